@@ -6,7 +6,8 @@ records. Bounds are public, the scale is the average spread; the look's share of
 radii follow by the estimator's own rule (``look_share="auto"``). ``relative_sse`` is over k-means
 on the records, of mixtures from the true means; medians of seeds. ``looks`` is the share of runs in
 which the rule left epsilon for a look, ``gain`` how far what the look measured lies from the truth,
-in its standard errors, as a root mean square. Fleets follow, of :mod:`benchmarks.look_fleets`.
+in its standard errors, as a root mean square. ``by m`` is one shot with two, three and five
+equations a parameter. Fleets follow, of :mod:`benchmarks.look_fleets`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ NAME = "looks"
 _SHAPES = ("round", "unequal", "student")
 _CASES = ((10, 10, 10_000), (10, 10, 20_000), (10, 10, 100_000), (4, 5, 10_000))
 """Columns, clusters, records."""
+_FEW = (10, 10, 8_000)
+"""Where two equations a parameter lose clusters that three tell apart."""
 _HALF_WIDTH = 15.0
 _REACH = 8.0
 _FREEDOM = 3
@@ -86,8 +89,16 @@ def load_weather(seed: int) -> Records:
     )
 
 
-def fit(share: float | Literal["auto"], relation: Relation, data: Records, seed: int) -> Found:
-    """Fit at epsilon 1."""
+def fit(
+    share: float | Literal["auto"],
+    relation: Relation,
+    data: Records,
+    seed: int,
+    *,
+    features: int | None = None,
+) -> Found:
+    """Fit at epsilon 1, with a number of equations a parameter or the planner's."""
+    parameters = data.n_clusters * data.rows.shape[1]
     estimator = CompressiveKMeans(
         data.n_clusters,
         epsilon="1",
@@ -98,6 +109,7 @@ def fit(share: float | Literal["auto"], relation: Relation, data: Records, seed:
         public_seed=seed,
         random_state=seed,
         look_share=share,
+        n_frequencies="auto" if features is None else features * parameters,
     ).fit(data.rows)
     centres = estimator.cluster_centers_
     look = vars(estimator).get("look_")
@@ -149,6 +161,16 @@ def list_cases() -> Iterator[Case[Records, Found]]:
                     quick_runs=2 if (d, shape, n) == (4, "round", 10_000) else 0,
                 )
         yield _make_case(f"{relation} weather", load_weather, relation)
+    d, k, n = _FEW
+    yield Case(
+        name=f"add-remove-one ({d}, {k}) round n={n} by m",
+        load=partial(load, "round", d, k, n),
+        methods={
+            f"m = {features} k d": partial(fit, 0.0, "add-remove-one", features=features)
+            for features in (2, 3, 5)
+        },
+        summarise=_summarise,
+    )
 
 
 def _make_case(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -39,6 +40,7 @@ from sfumato.analyst.results import DecodeResult, require_usable
 from sfumato.analyst.sketching.answers import LocalSketches
 from sfumato.analyst.sketching.sketch_file import read_sketch_file
 from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.objects.results import ChoiceBody, DecodeBody, ResultBody
 
 app = typer.Typer(cls=DefaultGroup, help="Recover the centroids of a study.", **SETTINGS)
@@ -98,6 +100,8 @@ def _decode_study(
     epilog=list_examples(
         "sfumato decode file main.sketch --plan main.toml -k 5 --within main.box.toml",
         "sfumato decode file north.sketch south.sketch --plan main.toml -k 5 -o result.json",
+        "sfumato decode file main.sketch --plan main.toml -k 5 --look look.sketch \\",
+        "    --look-plan look.toml",
     ),
 )
 def _decode_file(
@@ -109,6 +113,18 @@ def _decode_file(
     seed: Seed = 0,
     choose: Choose = False,
     within: Within = None,
+    looks: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--look",
+            metavar="FILE",
+            help="The sketch file of a second look, whose measurements are taken over. Repeatable.",
+        ),
+    ] = None,
+    look_plans: Annotated[
+        list[Path] | None,
+        typer.Option("--look-plan", metavar="FILE", help="The plan of each --look, in order."),
+    ] = None,
     allow_unusable: AllowUnusable = False,
     output: Annotated[
         Path | None,
@@ -120,13 +136,21 @@ def _decode_file(
 
     `sfumato report` reads the .json file that -o writes.
     """
-    local = LocalSketches(sketches=[read_sketch_file(path) for path in paths], plan=read_plan(plan))
+    if len(looks or []) != len(look_plans or []):
+        raise ConfigError(
+            "must be given as often as --look",
+            field="--look-plan",
+            fix="name a plan for each look",
+        )
+    local = _open(paths, plan)
+    pairs = zip(looks or [], look_plans or [], strict=True)
     result = require_usable(
         local.decode(
             n_clusters=n_clusters,
             seed=seed,
             settings={"choose": True} if choose else {},
             search_box=read_search_box(within),
+            looks=[_open([path], its_plan) for path, its_plan in pairs],
         ),
         allow_unusable=allow_unusable,
     )
@@ -138,6 +162,10 @@ def _decode_file(
         return
     for part in _describe(result):
         show(part)
+
+
+def _open(paths: Sequence[Path], plan: Path) -> LocalSketches:
+    return LocalSketches(sketches=[read_sketch_file(path) for path in paths], plan=read_plan(plan))
 
 
 @command(app, "start", "sfumato decode start STUDY -k 5")

@@ -218,7 +218,10 @@ def _delete(
     study: Study,
     confirm: Annotated[str, typer.Option(help="The study's name. This cannot be undone.")],
 ) -> Answer:
-    """Withdraw a study for good, with all its data."""
+    """Withdraw a study for good, with all its data.
+
+    What decodes of other studies have taken over from a second look stays in them.
+    """
     gone = client.withdraw_study(study, name=confirm)
     yield gone
     yield f"study {gone.study_id} is {gone.state}"

@@ -24,7 +24,12 @@ from sfumato.analyst.sketching.release import draw_sums
 from sfumato.analyst.sketching.solution import sum_parts
 from sfumato.learning.answers.looks import TakenLook, take_looks
 from sfumato.learning.decoding.solution import Solution
-from sfumato.learning.planning.looks import LookOutline, plan_look
+from sfumato.learning.planning.looks import (
+    LOOK_SHARE,
+    MOST_EXPECTED,
+    LookOutline,
+    plan_look,
+)
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
@@ -34,11 +39,6 @@ from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 from sfumato.shared.wire.objects.results import ResultBody
 
 Floats = NDArray[np.float64]
-
-_SHARE = Fraction(3, 10)
-"""The share of epsilon that a look gets; the sketch before it gets the rest."""
-_MOST_EXPECTED = 1.12
-"""A sketch that may be worse does not find the clusters, and a look does not find them for it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -241,7 +241,7 @@ class LookedEstimator(CompressiveEstimator):
         """Leave epsilon for a look, where one is wanted."""
         choices = super()._choose(rows, names, margin=margin)
         is_auto = self.look_share == "auto"
-        share = _SHARE if is_auto else read_number(self.look_share, "look_share")
+        share = LOOK_SHARE if is_auto else read_number(self.look_share, "look_share")
         if choices.epsilon is None or share == 0:
             return choices
         if not 0 < share < 1:
@@ -252,7 +252,7 @@ class LookedEstimator(CompressiveEstimator):
             )
         left = choices.epsilon * share, choices.delta / 2
         rest = replace(choices, epsilon=choices.epsilon - left[0], delta=left[1], look=left)
-        if is_auto and predict_quality(self._leave_sketch(rest)).high > _MOST_EXPECTED:
+        if is_auto and predict_quality(self._leave_sketch(rest)).high > MOST_EXPECTED:
             return choices
         return rest
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
@@ -46,11 +46,13 @@ from sfumato.learning.planning.alternatives import (
 from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.grids import GridCandidate, find_better_grid
 from sfumato.learning.planning.laws import describe_law
+from sfumato.learning.planning.looks import LOOK_SHARE, LookShare, compare_look
 from sfumato.learning.planning.methods import MethodChoice, choose_method_of_study
 from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline, guess_clusters
-from sfumato.learning.planning.planner import Advice, find_smallest_epsilon
+from sfumato.learning.planning.planner import Advice, advise, find_smallest_epsilon
 from sfumato.learning.planning.quality import QualityBand
 from sfumato.learning.planning.remedies import Doubt, doubt_advice
+from sfumato.shared.errors import PrivacyError
 
 CAVEATS = (
     "The SNR follows from the mechanism and one assumption: that the signal energy |z|^2 is "
@@ -120,6 +122,24 @@ class AdviceReport:
         return find_better_grid(self.outline, epsilon=best.epsilon, delta=best.delta)
 
     @property
+    def look(self) -> LookShare | None:
+        """What epsilon that is left for a second look would bring; None where nobody can tell."""
+        advice, best = self.advice, self.advice.recommended
+        if best.band.is_hopeless or self.outline.protects_devices:
+            return None
+        try:
+            rest = advise(
+                self.outline,
+                epsilon=best.epsilon * (1 - LOOK_SHARE),
+                delta=best.delta / 2,
+                target_sse=advice.target_sse,
+            )
+            return compare_look(self.outline, best, rest.recommended)
+        except PrivacyError:
+            # No noise gives so small an epsilon.
+            return None
+
+    @property
     def reason(self) -> str | None:
         """The reason for sketches of some frequencies, in words; None where they carry all."""
         return describe_reason(self.advice)
@@ -174,6 +194,7 @@ def report_on(advice: Advice, *, n_devices: int, fleet: Fleet) -> AdviceReport:
 def advice_to_json(report: AdviceReport) -> dict[str, Any]:
     """Return advice as JSON values; rationals are exact text."""
     outline, advice, smallest = report.outline, report.advice, report.smallest
+    look = report.look
     return {
         "records": outline.n_records,
         "sketches": outline.n_sketches,
@@ -207,6 +228,7 @@ def advice_to_json(report: AdviceReport) -> dict[str, Any]:
         "surpassed_with_delta": (
             None if advice.surpassed is None else candidate_to_json(advice.surpassed)
         ),
+        "second_look": None if look is None else asdict(look) | {"pays": look.pays},
         "smallest_epsilon": None if smallest is None else candidate_to_json(smallest),
         "candidates": [candidate_to_json(candidate) for candidate in advice.candidates],
         "refused": [
@@ -309,6 +331,8 @@ def _describe(report: AdviceReport) -> Iterator[str]:
     if advice.surpassed is not None:
         yield _describe_surpassed(best, advice.surpassed)
     yield describe_law_choice(best)
+    if (look := report.look) is not None:
+        yield look.describe()
     yield _describe_target(report)
     yield from report.assumptions
     if outline.hides_presence:

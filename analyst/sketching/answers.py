@@ -16,6 +16,7 @@ from sfumato.analyst.sketching.sketch_file import SketchFile
 from sfumato.analyst.sketching.solution import solve_totals, sum_parts
 from sfumato.learning.answers.clusters import describe_clusters
 from sfumato.learning.answers.histograms import describe_calibration, describe_histogram
+from sfumato.learning.answers.looks import TakenLook, require_looks, take_looks
 from sfumato.learning.answers.moments import describe_moments
 from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.decoding.density import Posterior
@@ -161,6 +162,7 @@ class LocalSketches:
         seed: int = 0,
         settings: Mapping[str, Any] = _SETTINGS,
         search_box: Mapping[str, Sequence[float]] | None = None,
+        looks: Sequence[LocalSketches] = (),
         progress: Callable[[float], None] | None = None,
     ) -> DecodeResult:
         """Recover centroids, by the same solver as the server; raises ``SketchError`` as it does.
@@ -169,10 +171,23 @@ class LocalSketches:
         ----------
         search_box
             Where to search for clusters: lower and upper bound by dimension.
+        looks
+            Second looks at earlier results, in their order: what they measured is taken over.
         progress
             Called with the completed share, 0 to 1.
         """
         started = time.monotonic()
+        taken = [
+            TakenLook(plan=each.plan, totals=each.totals, snapshot_id=each.identity)
+            for each in looks
+        ]
+        if taken and not all(each.is_private for each in (self, *looks)):
+            raise ConfigError(
+                "has exact sums, which say nothing of what noise allows",
+                field="looks",
+                fix="use private sketches, or leave the looks out",
+            )
+        require_looks(self.plan, taken, n_clusters)
         solved = solve_totals(
             self.plan,
             self.totals,
@@ -189,7 +204,7 @@ class LocalSketches:
             solution = add_influence(
                 self.plan, solution, each, whole=self.totals, kind="file", seed=seed
             )
-        return DecodeResult.of_solution(
+        result = DecodeResult.of_solution(
             self.plan,
             solution,
             snr=solved.utility.snr,
@@ -200,6 +215,7 @@ class LocalSketches:
             sums_digest=self.identity,
             posterior=self._find_posterior(solution.posterior),
         )
+        return replace(result, body=take_looks(self.plan, result.body, solution, taken))
 
     def _find_posterior(self, posterior: Posterior | None) -> Inquiry | None:
         if posterior is None:

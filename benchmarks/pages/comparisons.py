@@ -145,7 +145,7 @@ def _list_looks(rows: Sequence[Row], more: Mapping[str, str], *, fleets: bool) -
     """Yield cases of one curator or of fleets, with further figures of the look."""
     listed = []
     for case, own in split_methods(
-        (row for row in rows if row.benchmark == "looks"), _SHOTS
+        (row for row in rows if row.benchmark == "looks" and " by m " not in row.case), _SHOTS
     ).items():
         if case.startswith(("secure sum", "local")) == fleets:
             cells = show_all(own, _show_look)

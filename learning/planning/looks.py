@@ -11,9 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.learning.looks.design import Aim, FirstLook, design_look
+from sfumato.learning.looks.gain import (
+    expect_excess,
+    is_worth,
+    measure_overlap,
+    predict_excess,
+)
 from sfumato.learning.looks.noise import LookNoise
 from sfumato.learning.looks.prediction import LookPrediction, predict_look
 from sfumato.learning.looks.study import to_units
+from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.outline import StudyOutline
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
@@ -34,7 +42,17 @@ from sfumato.shared.wire.objects.looks import PlannedLookBody
 from sfumato.shared.wire.objects.results import ResultBody
 
 Floats = NDArray[np.float64]
+LOOK_SHARE = Fraction(3, 10)
+"""The share of epsilon that a look at the same records gets; the sketch before it gets the rest."""
+MOST_EXPECTED = 1.12
+"""A sketch that may be worse does not find the clusters, and a look does not find them for it."""
+_USUAL_OVERLAP = 0.03
+"""The median of the shapes that the law of looks is fitted on."""
+_USUAL_REACH = 15.0
+"""Half the width of usual bounds, in spreads of a cluster; noise of a look hardly depends on it."""
 _TWICE = 2.0
+_NOISY = "the noise of its means is more than is left to gain; measure alone, or with more epsilon"
+_LACKING = "such a result may lack clusters, which no step finds; a sketch with more epsilon may"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,6 +133,8 @@ class LookPlan:
         The specification, and the plan that it describes.
     prediction
         The errors of its answers.
+    overlap
+        The part of the energy of an error that a step keeps, as the result's clusters overlap.
     """
 
     first: ShownResult
@@ -122,6 +142,7 @@ class LookPlan:
     spec: PlanSpec
     plan: SketchPlan
     prediction: LookPrediction
+    overlap: float
 
     @property
     def part(self) -> ClustersPart:
@@ -130,12 +151,23 @@ class LookPlan:
         return self.plan.statistic
 
     @property
-    def pays(self) -> bool | None:
-        """Whether refined centres are expected to be better than the first; None if unknown."""
+    def expected(self) -> tuple[float, float] | None:
+        """The excess of the squared distances, in the middle of what is expected, now and then.
+
+        None where the result has no band with an upper end, or centres stay as they are.
+        """
         band = self.first.body.band
         if self.prediction.excess is None or band is None or band.high is None:
             return None
-        return self.prediction.excess < band.high - 1.0
+        now = expect_excess(band.low - 1.0, band.high - 1.0)
+        return now, predict_excess(now, self.prediction.excess, self.overlap)
+
+    @property
+    def pays(self) -> bool | None:
+        """Whether refined centres are expected to lose a tenth of their excess; None if unknown."""
+        if self.expected is None:
+            return None
+        return is_worth(*self.expected)
 
     def describe(self) -> Iterator[str]:
         """Yield what the look will give, a sentence each."""
@@ -157,14 +189,15 @@ class LookPlan:
             yield f"What one more k-means step would gain to {_show_error(expected.gain)}."
         if expected.excess is not None:
             yield f"Refined centres: their noise adds {_show(expected.excess)} to the error."
-        if self.pays is False:
-            band = self.first.body.band
-            high = None if band is None else band.high
-            assert high is not None
+        if self.expected is not None:
+            now, then = self.expected
             yield (
-                f"It does not pay to refine: the first result is expected within {high - 1.0:.2%} "
-                "of the best, and this noise is more. Measure alone, or with a larger epsilon."
+                f"The squared distances are expected {now:.2%} above the least ones now, and "
+                f"{then:.2%} with refined centres."
             )
+            if not self.pays:
+                is_noisy = expected.excess is not None and expected.excess > now
+                yield f"It does not pay to refine: {_NOISY if is_noisy else _LACKING}."
         yield self._describe_cost()
 
     def _describe_cost(self) -> str:
@@ -276,6 +309,7 @@ def plan_look(first: ShownResult, outline: LookOutline) -> LookPlan:
     )
     unit = STEPS / space.quantiser.half_width[: spreads.shape[1]]
     weights = np.maximum(first.body.weights, 0.0)
+    shares = weights / max(weights.sum(), np.finfo(float).tiny)
     return LookPlan(
         first=first,
         outline=outline,
@@ -284,10 +318,11 @@ def plan_look(first: ShownResult, outline: LookOutline) -> LookPlan:
         prediction=predict_look(
             whole,
             noise,
-            shares=weights / max(weights.sum(), np.finfo(float).tiny),
+            shares=shares,
             spreads=spreads * unit,
             n=float(n_records),
         ),
+        overlap=measure_overlap(centres / scale, spreads / scale, shares),
     )
 
 
@@ -367,3 +402,99 @@ def _choose_window(plan: SketchPlan, outline: LookOutline) -> WindowRule:
     if rule.kind == "count" or outline.shares_records or rule.end is None:
         return rule
     return replace(rule, origin=rule.end, end=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookShare:
+    """A sketch and a look at its records, beside a sketch with the epsilon of both.
+
+    Parameters
+    ----------
+    alone, with_look
+        Excess of the squared distances in the middle of what is expected.
+    finds_clusters
+        Whether the sketch with the rest of epsilon is expected to find them: no look finds more.
+    """
+
+    alone: float
+    with_look: float
+    finds_clusters: bool
+
+    @property
+    def pays(self) -> bool:
+        """Whether to leave epsilon for a look."""
+        return self.finds_clusters and self.with_look < self.alone
+
+    def describe(self) -> str:
+        """Describe the better use of epsilon in a sentence or two."""
+        look = f"A second look at the same records, for {LOOK_SHARE} of epsilon,"
+        if not self.finds_clusters:
+            return (
+                f"{look} does not pay: a sketch with the rest may miss clusters, which no look "
+                "finds."
+            )
+        return (
+            f"{look} {'pays' if self.pays else 'does not pay'}: squared distances "
+            f"{self.with_look:.2%} above the least are expected with it, and {self.alone:.2%} with "
+            "all of epsilon in the sketch."
+        )
+
+
+def compare_look(outline: StudyOutline, whole: Candidate, rest: Candidate) -> LookShare | None:
+    """Compare a sketch alone with a smaller one and a look; None where one is hopeless.
+
+    Parameters
+    ----------
+    whole, rest
+        The best sketch with all of epsilon, and with what a look leaves of it.
+    """
+    if whole.band.is_hopeless or rest.band.is_hopeless or outline.protects_devices:
+        return None
+    alone, first = (
+        expect_excess(each.band.low - 1.0, each.band.high - 1.0) for each in (whole, rest)
+    )
+    noise = _predict_noise(outline, whole.epsilon - rest.epsilon, whole.delta)
+    return LookShare(
+        alone=alone,
+        with_look=predict_excess(first, noise, _USUAL_OVERLAP),
+        finds_clusters=rest.band.high <= MOST_EXPECTED,
+    )
+
+
+def _predict_noise(outline: StudyOutline, epsilon: Fraction, delta: Fraction) -> float:
+    """Predict the noise of a look at clusters of equal shares and unit spreads."""
+    k, d = outline.n_clusters, outline.n_dimensions
+    space = RecordSpace(
+        dimensions=tuple(
+            Dimension(name=str(i), unit="1", lower=-_USUAL_REACH, upper=_USUAL_REACH)
+            for i in range(d)
+        )
+    )
+    spreads, unit = np.ones((k, d)), STEPS / _USUAL_REACH
+    part = design_look(
+        space,
+        FirstLook(centres=np.zeros((k, d)), spreads=spreads, scale=np.ones(d)),
+        assigned=[each.name for each in space.dimensions],
+        aim="refine",
+        norm="l2" if delta else "l1",
+        neighbouring=outline.neighbouring,
+    )
+    made = create_plan(
+        PlanSpec(
+            dimensions=space.dimensions,
+            statistic="clusters",
+            clusters=part,
+            epsilon=epsilon,
+            delta=delta,
+            neighbouring="add-remove-one" if outline.hides_presence else "replace-one",
+            window=WindowRule(kind="time", origin=1, length_s=1 << 31),
+            most_records=outline.most_records,
+        )
+    )
+    noise = LookNoise(deviation=np.array(np.sqrt(outline.noises * made.mechanism.variance)))
+    shares, n = np.full(k, 1.0 / k), float(outline.n_counted)
+    found = predict_look(
+        part.build_whole(space), noise, shares=shares, spreads=spreads * unit, n=n
+    ).excess
+    assert found is not None
+    return found

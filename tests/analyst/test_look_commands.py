@@ -104,6 +104,29 @@ def test_a_look_measures_shares_means_and_the_gain_of_a_step() -> None:
         assert word in words
 
 
+def test_a_decode_of_files_takes_over_what_looks_measured() -> None:
+    look()
+    decode = ("decode", "file", "main.sketch", "--plan", "main.toml", "-k", "3")
+    taken = ("--look", "look.sketch", "--look-plan", "look.toml")
+    found = json.loads(run(*decode, *taken, "-o", "refined.json", "--json").stdout)
+    first = json.loads(run(*decode, "--json").stdout)
+    assert found["looks"]["centroids"] == first["centroids"] != found["centroids"]
+    assert found["looks"]["epsilon"] == "3"
+    for share, weight in zip((0.5, 0.3, 0.2), found["weights"], strict=True):
+        assert weight == pytest.approx(share, abs=0.012)
+    # The next look is at the refined centroids.
+    again = ("plan", "look", "refined.json", "--epsilon", "1", "--records", "20000")
+    assert "one that both read, epsilon 4" in run(*again, "-o", "again.toml").stderr
+    assert "Look 1 measured" in run(*decode, *taken).stdout
+    refused = run(*decode, "--look", "look.sketch", status=2)
+    assert "--look-plan: must be given as often as --look" in refused.stderr
+    refused = run(*decode, "--look", "main.sketch", "--look-plan", "main.toml", status=2)
+    assert "looks.0: must be clusters" in refused.stderr
+    run("sketch", "x.csv", "--plan", "look.toml", "--exact", "-o", "exact.look")
+    refused = run(*decode, "--look", "exact.look", "--look-plan", "look.toml", status=2)
+    assert "--look: has exact sums" in refused.stderr
+
+
 def test_a_measuring_look_has_no_means_and_the_least_noise() -> None:
     _, found = look("--measure")
     assert found["gain"] is None

@@ -135,9 +135,23 @@ def list_looks() -> list[Row]:
         "worse_unforetold": 0.05,
     }
     rules = {"answers": 4.0, "alone": 2.0, "ratio_median": 1.01, "ratio_worst": 1.2}
+    law = dict.fromkeys(("factor_median", "factor_p90", "factor_of_no_change"), 1.25)
+    law |= dict.fromkeys(("excess_before", "excess_after"), 0.01)
+    law |= dict.fromkeys(("worth", "foretold", "harmed"), 0.5)
     rules |= {"first_median": 1.02, "first_worst": 1.3, "ratio_p90": 1.1}
     return [
         Row("verdicts", "all", "sound_above_1.1", 1.0, "1", 300, ""),
+        Row("verdicts", "false rare, n eps 100, d=2 k=3", "sound", 1.25, "1", 1, ""),
+        *(Row("look_law", "fitted", name, 0.5, "1", 9, "") for name in ("missed", "lost")),
+        *(
+            Row("look_law", case, name, value, "1", 9, "")
+            for case in ("fitted", "judged")
+            for name, value in law.items()
+        ),
+        *(
+            Row("looks", "round by m m = 2 k d", name, value, "1", 6, "")
+            for name, value in {"relative_sse": 9.0, "relative_sse_p90": 12.5}.items()
+        ),
         *(Row("verdicts", "sound", f, v, "1", 4, "") for f, v in rules.items() if f != "alone"),
         *(Row("verdicts", "rule wide clusters", f, v, "1", 4, "") for f, v in rules.items()),
         *(
@@ -184,6 +198,10 @@ EXPECTED = {
         "| local n=5 L=300 weather | 20 | 1.0021/1.020 | 1.0021/1.020 | 25% | 25% | 10% | 5% |",
         "| sound | 4 | 1.010 | 1.100 | 1.200 |",
         "| 1 | 300 |",
+        "| rare, n eps 100, d=2 k=3 | 1.250 |",
+        "| 2 k d | 6 | 9.000 | 12.500 |",
+        "| part of that which no step takes away | 0.50 |",
+        "| judged | 9 | 0.010 | 0.010 | 1.25 | 1.25 | 1.25 | 50% | 50% | 50% |",
         "| wide clusters | 4 | 2 | 1.010 | 1.200 | 1.020 | 1.300 |",
     ],
     "methods": [

@@ -47,7 +47,8 @@ class Studies:
         Withdraw a study, at once and for good, and remove all that it holds.
 
         Every later call on it, uploads included, is answered with `study-withdrawn`. The same name
-        and plan cannot become a study again.
+        and plan cannot become a study again. What decodes of other studies have taken over from a
+        second look stays in them: withdraw these too.
     list_refusals
         Count refused sketches by problem, and devices that refuse the plan by their owner's rule.
     get_privacy

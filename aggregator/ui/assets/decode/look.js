@@ -1,12 +1,12 @@
 // A second look: show the centres of a result to devices again, after what it will give and cost is said.
 
 import { Problem, request } from "../base/api.js";
-import { announce, h, named, problemBox, table, warningList } from "../base/dom.js";
+import { announce, h, problemBox, table } from "../base/dom.js";
 import { count, rounded, share, whole } from "../base/words.js";
-import { makeColumn } from "../studies/plan.js";
+import { creating } from "../studies/create.js";
+import { makeColumns } from "../studies/plan.js";
 import { field } from "../study/selection.js";
 
-const AIMS = { measure: "measure", refine: "refine", profile: "profile" };
 const GIVES = { measure: "numbers and spreads alone", refine: "means of its columns too", profile: "means of others too" };
 const RECORDS = { other: "other records", same: "the same records" };
 
@@ -20,7 +20,7 @@ function showErrors({ shares_error: shares, means_error: means, summed }) {
 }
 
 function showOutlook({ pays, statements }) {
-  const [tone, words] = pays === false ? ["poor", "To refine does not pay: its noise is more than what is left to gain"] : pays ? ["good", "To refine pays"] : ["fair", "It measures; centroids stay as they are, or nobody can tell whether they gain"];
+  const [tone, words] = pays === false ? ["poor", "To refine does not pay"] : pays ? ["good", "To refine pays"] : ["fair", "It measures; centroids stay as they are, or nobody can tell whether they gain"];
   return h("div", { class: `verdict ${tone}`, role: "status" }, h("p", { class: "headline" }, `${words}.`), h("ul", {}, statements.map((text) => h("li", {}, text))));
 }
 
@@ -29,60 +29,26 @@ function creation(planned, name, signal) {
   const input = h("input", { type: "text", required: true, maxlength: "200", autocomplete: "off", dir: "auto", value: name });
   const start = h("button", { type: "submit", class: "main" }, "Create the study");
   const place = h("div");
-  async function create(event) {
-    event.preventDefault();
-    start.disabled = true;
-    try {
-      const made = await request("/v1/studies", { method: "POST", body: { name: input.value.trim(), plan: planned.plan }, signal });
-      place.replaceChildren(
-        h("p", { class: "verdict good", role: "status" }, "Created: ", h("a", { href: `#studies/${made.study_id}` }, named(made.name)), ". Devices join it as any other study; then decode again with it."),
-        warningList(made.warnings, "Doubts about the plan") || "",
-      );
-      place.querySelector("a").focus();
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      place.replaceChildren(problemBox(error));
-    } finally {
-      start.disabled = false;
-    }
-  }
+  const create = creating(start, place, signal, () => ({ name: input.value.trim(), plan: planned.plan }));
   return h("form", { onsubmit: create }, h("div", { class: "fields" }, field("Name of the study", input)), h("p", { class: "note" }, "Whoever joins it spends its epsilon."), h("div", { class: "buttons" }, start), place);
 }
 
 /** The part of a result that plans a second look; folded. `study` has the name that a look's begins with. */
 export function lookPanel(decode, study, scope, signal) {
-  const columns = [];
-  const list = h("div");
-  function add() {
-    const column = makeColumn(
-      (node) => {
-        columns.splice(columns.findIndex((each) => each.node === node), 1);
-        node.remove();
-        // A profile has a column.
-        if (!columns.length) add();
-      },
-      { hasSpread: false },
-    );
-    columns.push(column);
-    list.append(column.node);
-    return column;
-  }
+  const columns = makeColumns({ hasSpread: false });
   const controls = {
-    aim: choice(AIMS, "refine"),
+    aim: choice({ measure: "measure", refine: "refine", profile: "profile" }, "refine"),
     records: choice(RECORDS, "other"),
     epsilon: h("input", { type: "text", required: true, value: decode.result.privacy.epsilon, inputmode: "decimal", autocomplete: "off", maxlength: "50" }),
     delta: h("input", { type: "text", required: true, value: "0", inputmode: "decimal", autocomplete: "off", maxlength: "50" }),
   };
   const gives = h("small", { "aria-live": "polite" });
-  const another = h("button", { type: "button", onclick: () => add().node.querySelector("input").focus() }, "Add a column");
   const isProfile = () => controls.aim.value === "profile";
   function unfold() {
     gives.textContent = GIVES[controls.aim.value];
-    list.hidden = another.hidden = !isProfile();
-    if (isProfile() && !columns.length) add();
+    columns.list.hidden = columns.button.hidden = !isProfile();
     // What is hidden must not keep the form from being sent.
-    for (const input of list.querySelectorAll("input, select")) input.disabled = !isProfile();
+    for (const input of columns.list.querySelectorAll("input, select")) input.disabled = !isProfile();
   }
   controls.aim.addEventListener("change", unfold);
   unfold();
@@ -97,7 +63,7 @@ export function lookPanel(decode, study, scope, signal) {
       epsilon: controls.epsilon.value.trim(),
       delta: controls.delta.value.trim(),
       same_records: controls.records.value === "same",
-      columns: isProfile() ? columns.map(({ read }) => read()) : [],
+      columns: isProfile() ? columns.read() : [],
     };
     try {
       const planned = await request(`/v1/decodes/${decode.decode_id}/look`, { method: "POST", body: asked, signal });
@@ -126,8 +92,8 @@ export function lookPanel(decode, study, scope, signal) {
       "form",
       { onsubmit: plan },
       h("div", { class: "fields" }, h("label", {}, h("span", {}, "It shall"), controls.aim, gives), field("It reads", controls.records), field("Epsilon of a record", controls.epsilon), field("Delta", controls.delta, "0 for pure epsilon")),
-      list,
-      h("div", { class: "buttons" }, another, start),
+      columns.list,
+      h("div", { class: "buttons" }, columns.button, start),
     ),
     place,
   );

@@ -19,6 +19,28 @@ function readPlan(text) {
   return plan.plan ?? plan;
 }
 
+/** What a form does that creates a study: it shows in a place what came of it. */
+export function creating(start, place, signal, read) {
+  return async (event) => {
+    event.preventDefault();
+    start.disabled = true;
+    try {
+      const made = await request("/v1/studies", { method: "POST", body: read(), signal });
+      place.replaceChildren(
+        h("p", { class: "verdict good", role: "status" }, "Created: ", h("a", { href: `#studies/${made.study_id}` }, named(made.name)), "."),
+        warningList(made.warnings, "Doubts about the plan") || "",
+      );
+      place.querySelector("a").focus();
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Problem)) throw error;
+      place.replaceChildren(problemBox(error));
+    } finally {
+      start.disabled = false;
+    }
+  };
+}
+
 /** A folded form, and a function that fills a plan in. */
 export function createPanel(signal) {
   const name = h("input", { type: "text", required: true, maxlength: "200", autocomplete: "off", dir: "auto" });
@@ -39,25 +61,7 @@ export function createPanel(signal) {
     place.replaceChildren();
   });
 
-  async function create(event) {
-    event.preventDefault();
-    start.disabled = true;
-    try {
-      const body = { name: name.value.trim(), plan: readPlan(plan.value), allow_same_plan: same.checked };
-      const made = await request("/v1/studies", { method: "POST", body, signal });
-      place.replaceChildren(
-        h("p", { class: "verdict good", role: "status" }, "Created: ", h("a", { href: `#studies/${made.study_id}` }, named(made.name)), "."),
-        warningList(made.warnings, "Doubts about the plan") || "",
-      );
-      place.querySelector("a").focus();
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      place.replaceChildren(problemBox(error));
-    } finally {
-      start.disabled = false;
-    }
-  }
+  const create = creating(start, place, signal, () => ({ name: name.value.trim(), plan: readPlan(plan.value), allow_same_plan: same.checked }));
 
   const folded = h(
     "details",

@@ -16,7 +16,7 @@ const OUTLOOKS = {
 const number = (value, more = {}) => h("input", { type: "number", required: true, value, inputmode: "decimal", ...more });
 
 /** One column of the records; without a spread it is one of a plan, and not of advice. */
-export function makeColumn(remove, { hasSpread = true } = {}) {
+function makeColumn(remove, { hasSpread = true } = {}) {
   const inputs = {
     name: h("input", { type: "text", required: true, maxlength: "200", autocomplete: "off", dir: "auto" }),
     unit: h("input", { type: "text", maxlength: "200", autocomplete: "off", placeholder: "none" }),
@@ -63,6 +63,26 @@ export function makeColumn(remove, { hasSpread = true } = {}) {
   return { node, read };
 }
 
+/** A list of columns, which has one at least, and what adds and reads them. */
+export function makeColumns(options) {
+  const columns = [];
+  const list = h("div");
+  function remove(node) {
+    if (columns.length === 1) return;
+    columns.splice(columns.findIndex((each) => each.node === node), 1);
+    node.remove();
+  }
+  function add() {
+    const column = makeColumn(remove, options);
+    columns.push(column);
+    list.append(column.node);
+    return column;
+  }
+  add();
+  const button = h("button", { type: "button", onclick: () => add().node.querySelector("input").focus() }, "Add a column");
+  return { list, button, read: () => columns.map(({ read }) => read()) };
+}
+
 /** What would help, a sentence each. */
 function listRemedies({ epsilon, records_per_window: records, n_sketches: sketches, n_clusters: k }, asked) {
   return [
@@ -101,20 +121,7 @@ function show(found, asked, fill) {
 
 /** A folded form; `fill(plan)` hands the plan on, for operators. */
 export function planPanel(signal, fill = null) {
-  const columns = [];
-  const list = h("div");
-  function remove(node) {
-    if (columns.length === 1) return;
-    columns.splice(columns.findIndex((each) => each.node === node), 1);
-    node.remove();
-  }
-  function add() {
-    const column = makeColumn(remove);
-    columns.push(column);
-    list.append(column.node);
-    return column;
-  }
-  add();
+  const columns = makeColumns();
   const positive = { min: "1", step: "1", inputmode: "numeric" };
   const inputs = {
     n_clusters: number(5, { ...positive, max: "200" }),
@@ -131,7 +138,7 @@ export function planPanel(signal, fill = null) {
     event.preventDefault();
     start.disabled = true;
     const asked = {
-      dimensions: columns.map(({ read }) => read()),
+      dimensions: columns.read(),
       ...Object.fromEntries(Object.entries(inputs).map(([name, { value }]) => [name, Number(value)])),
       window_s: Number(length.value),
       epsilon: epsilon.value.trim(),
@@ -160,8 +167,8 @@ export function planPanel(signal, fill = null) {
       h(
         "form",
         { onsubmit: predict },
-        list,
-        h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => add().node.querySelector("input").focus() }, "Add a column")),
+        columns.list,
+        h("div", { class: "buttons" }, columns.button),
         h(
           "div",
           { class: "fields" },

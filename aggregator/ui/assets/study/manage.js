@@ -159,7 +159,7 @@ export function managePanel({ study, plan: { plan }, signal }) {
       "section",
       { class: "card" },
       h("h2", {}, "Elsewhere"),
-      h("p", {}, "Devices are excluded and revoked under ", h("a", { href: `#studies/${study.study_id}/devices` }, "Devices"), ". To withdraw the study for good, use ", h("code", {}, "sfumato study delete STUDY"), "."),
+      h("p", {}, "Devices are excluded and revoked under ", h("a", { href: `#studies/${study.study_id}/devices` }, "Devices"), ". To withdraw the study for good, use ", h("code", {}, "sfumato study delete STUDY"), ". What decodes of other studies have taken over from a second look stays in them."),
     ),
   ];
 }
