@@ -11,9 +11,8 @@ from tests.forking import forking_in
 STARTING = (agent_devices, cluster, crowd, fleet, load, processes, secure_sum)
 HERE = Path(__file__).parent
 EXPERIMENTS = {
-    *("bars", "calibration", "choosing", "components", "decoding", "estimator", "generative"),
-    *("honesty", "insight", "look_fleets", "methods", "mnist", "paper", "private_evolution"),
-    *("real_tables", "reference", "sketching", "small_cases", "synthesis", "verdicts"),
+    *("bars", "calibration", "decoding", "estimator", "generative", "insight", "methods", "paper"),
+    *("reference", "sketching", "small_cases", "synthesis"),
 }
 """Comparisons with papers and libraries: their tests run with those of the laboratory."""
 

@@ -220,7 +220,9 @@ def test_a_method_is_advised_for_records_in_one_place_and_the_sketch_for_many() 
 
 
 def test_advise_as_json_carries_every_candidate() -> None:
-    advice = advise_json(STUDY | {"--delta": "1e-6", "--epsilon": "1/3"})
+    study = STUDY | {"--delta": "1e-6", "--epsilon": "1/3"}
+    assert "at epsilon 1/3 and delta 1e-06 for each record" in advise(study)
+    advice = advise_json(study)
     whole = [c for c in advice["candidates"] if c["frequencies_per_sketch"] == c["n_frequencies"]]
     assert len(whole) == 15
     assert advice["recommended"] in advice["candidates"]
