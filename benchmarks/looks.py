@@ -36,7 +36,7 @@ _SHAPES = ("round", "unequal", "student")
 _CASES = ((10, 10, 10_000), (10, 10, 20_000), (10, 10, 100_000), (4, 5, 10_000))
 """Columns, clusters, records."""
 _FEW = (10, 10, 8_000)
-"""Where two equations a parameter lose clusters that three tell apart."""
+"""Where two equations a parameter lose clusters that more tell apart."""
 _HALF_WIDTH = 15.0
 _REACH = 8.0
 _FREEDOM = 3

@@ -160,7 +160,7 @@ def predict_relative_sse(
     epsilon went from 1.106, 1.175 and 1.20 at f = 2 to 1.041, 1.055 and 1.04 at f = 5, and a
     mixture of many clusters from 1.148 to 1.005.
 
-    Two equations a parameter lose clusters that are far apart, at noise where three of the same
+    Two equations a parameter lose clusters that are far apart, at noise where more of the same
     epsilon find them (``by m`` of ``python -m benchmarks.looks``), and the SSE is then ten and
     more. The planner cannot know how far they are, so ``half`` is that of those.
 
