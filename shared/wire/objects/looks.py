@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from sfumato.shared.plan import Dimension
 from sfumato.shared.structure import Rule, member
 from sfumato.shared.wire.objects.answers import DimensionBody, PromiseBody, VerdictBody
-from sfumato.shared.wire.objects.declaration import Hex, body, request
+from sfumato.shared.wire.objects.declaration import Hex, Switch, body, request
 
 Level = Annotated[str, Rule(min_length=1, max_length=50)]
 
@@ -134,7 +134,7 @@ class PlanLookRequest:
         default="1",
     )
     delta: Level = member("Its delta; 0 for pure epsilon.", "0", default="0")
-    same_records: bool = member(
+    same_records: Switch = member(
         "Whether the look reads the records that the decode is of: its epsilon is added.",
         False,
         default=False,
