@@ -379,7 +379,7 @@ def _print(outcome: dict[str, Any]) -> None:
             f"  killed {each['container']}: away {each['seconds_away']} s, "
             f"healthy {each['seconds_to_recover']} s after its start"
         )
-    print(f"  killed devices of the look {outcome['devices_killed']} times")
+    print(f"  look devices: killed in {outcome['devices_killed']} runs, where they still ran")
     for study, n_devices in outcome["devices"].items():
         print(
             f"  {study}: {n_devices} devices, {outcome['sketches'][study]} sketches, "
