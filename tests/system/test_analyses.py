@@ -32,7 +32,7 @@ class Study:
 def study(server: Aggregator) -> Study:
     async def publish() -> bytes:
         async with httpx.AsyncClient(base_url=server.url) as http:
-            return await fill(Desk(http, server.key, server.key))
+            return await fill(Desk(http, server.key, server.key), n_devices=6)
 
     return Study(server.url, server.key, anyio.run(publish).hex())
 
