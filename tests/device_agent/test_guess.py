@@ -171,7 +171,7 @@ def _first(doubts: list[str], doubt: str) -> str:
 @pytest.mark.parametrize(
     ("data", "name", "words"),
     [
-        (gzip.compress(b"x\n1\n"), "r.csv.gz", "is compressed. Unpack it with gunzip"),
+        (gzip.compress(b"x\n1\n", mtime=0), "r.csv.gz", "is compressed. Unpack it with gunzip"),
         ("x\n1\n".encode("utf-16"), "r.csv", "iconv -f utf-16 -t utf-8"),
         (b'[{"x": 1}, {"x": 2}]', "r.json", r"jq -c '\.\[\]' r.json > r.jsonl"),
         (b'{\n  "data": [1, 2]\n}\n', "r.json", "one object a line"),
