@@ -1,4 +1,4 @@
-"""What a second look leaves of the excess of an answer: the law, fitted on half of the shapes.
+"""The law of the excess that a second look leaves, fitted on half of the shapes.
 
 Run as ``python -m benchmarks.look_law [--quick] [--json] [--shapes N] [--keep FILE]``. The shapes
 are those of :mod:`benchmarks.shapes`, drawn from the digest of :mod:`benchmarks.verdicts`; each is

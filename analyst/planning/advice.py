@@ -123,7 +123,7 @@ class AdviceReport:
 
     @property
     def look(self) -> LookShare | None:
-        """What epsilon that is left for a second look would bring; None where nobody can tell."""
+        """The effect of leaving epsilon for a second look; None where nobody can tell."""
         advice, best = self.advice, self.advice.recommended
         if best.band.is_hopeless or self.outline.protects_devices:
             return None

@@ -1,4 +1,4 @@
-"""What second looks measured, in words."""
+"""Measurements of second looks, in words."""
 
 from __future__ import annotations
 

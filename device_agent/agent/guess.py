@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -205,7 +206,14 @@ def _read_lines(lines: Sequence[str], found: Guess) -> Table:
     if delimiter != ",":
         found.source["delimiter"] = delimiter
     rows = [_split(line, delimiter) for line in lines]
-    first = next(i for i, row in enumerate(rows) if row is not None and len(row) == n_fields)
+    whole = [i for i, row in enumerate(rows) if row is not None and len(row) == n_fields]
+    if not whole:
+        raise ConfigError(
+            "has no line that can be split into fields: quotes do not match",
+            field=found.source["path"],
+            fix="name a file of CSV, JSON lines or line protocol",
+        )
+    first = whole[0]
     before = lines[:first]
     if before and before[0].startswith("sep="):
         before = before[1:]
@@ -299,8 +307,7 @@ def _examine(table: Table, found: Guess) -> None:
     if key is not None:
         _propose_join(key, texts, numbers[0], table[times[0]], found)
         return
-    for name in numbers:
-        found.columns[re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "x"] = name
+    _name_columns(numbers, found)
     if not numbers:
         found.doubts.append("no column is mostly numbers: look at delimiter, decimal and header")
     words = [
@@ -313,6 +320,16 @@ def _examine(table: Table, found: Guess) -> None:
             f"there is text in {', '.join(words)}: a column of text is read where the plan has "
             "levels for it"
         )
+
+
+def _name_columns(columns: Iterable[str], found: Guess) -> None:
+    """Name a dimension after each column, or after the key of its messages."""
+    for column in columns:
+        name = re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_") or "x"
+        others = (f"{name}_{i}" for i in count(2))
+        while name in found.columns:
+            name = next(others)
+        found.columns[name] = column
 
 
 def _find_times(table: Table, found: Guess) -> list[str]:
@@ -427,7 +444,7 @@ def _find_spelling(table: Table, found: Guess) -> Spelling:
 
 
 def _find_sentinels(table: Table, spelling: Spelling, found: Guess) -> None:
-    """Ask about numbers that often stand for a missing value and lie far from all others."""
+    """Note numbers such as -999 that are far from all others: they may mean a missing value."""
     for name, values in table.items():
         numbers = [number for each in values if (number := _read(each, spelling)) is not None]
         for mark in _SENTINELS:
@@ -458,8 +475,7 @@ def _propose_join(key: str, texts: Table, value: str, times: Sequence[Any], foun
     """Propose that messages of one value each are joined to records."""
     since = _find_first(found.source, times)
     found.source["join"] = {"key": key, "value": value, "every_s": 300, "since": since}
-    for text in dict.fromkeys(map(str, texts[key])):
-        found.columns[re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "x"] = text
+    _name_columns(dict.fromkeys(map(str, texts[key])), found)
     found.doubts.append(
         f"each line has one value, and {key} says of what: every_s must be no shorter than the "
         "sensors' own period; name groups where several rooms or machines have the same columns"
@@ -468,7 +484,8 @@ def _propose_join(key: str, texts: Table, value: str, times: Sequence[Any], foun
 
 def _find_first(source: Mapping[str, Any], times: Sequence[Any]) -> str:
     """Return the midnight before the first time, in UTC."""
-    form, text = source.get("timestamp_format", "iso8601"), str(times[0])
+    form = source.get("timestamp_format", "iso8601")
+    text = next(str(each) for each in times if each is not None)
     if form in _UNIX:
         moment = datetime.fromtimestamp(read_number(text) / _UNIX[form], UTC)
     elif form == "iso8601":

@@ -16,9 +16,13 @@ from sfumato.device_agent.sources.interface import (
     RecordBatch,
     RecordSource,
 )
-from sfumato.device_agent.sources.joined import require_never_joined
 from sfumato.device_agent.sources.mapping import ReadingReport
-from sfumato.device_agent.sources.positions import KnownPosition, Position, SourceChanges
+from sfumato.device_agent.sources.positions import (
+    KnownPosition,
+    Position,
+    SourceChanges,
+    require_never_joined,
+)
 from sfumato.device_agent.sources.settings import StreamSettings, find_source
 from sfumato.shared.plan import Dimension
 

@@ -20,9 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.device_agent.sources.interface import FileCopy, Guarantee, RecordBatch, RecordSource
-from sfumato.device_agent.sources.joined import JOINED
 from sfumato.device_agent.sources.mapping import RecordMapping
-from sfumato.device_agent.sources.positions import KnownPosition, Position, SourceChanges
+from sfumato.device_agent.sources.positions import (
+    JOINED,
+    KnownPosition,
+    Position,
+    SourceChanges,
+)
 from sfumato.device_agent.sources.settings import Join, SourceSettings, StreamSettings, find_source
 from sfumato.device_agent.sources.shown_rows import RowKeeper
 from sfumato.shared.errors import LedgerError
@@ -273,8 +277,8 @@ class JoinSource(RecordSource):
             if batch is not None:
                 self._add(batch)
                 return self._make_batch(self._closed)
-            # Only where the source holds nothing more: what it holds may be of any cell.
-            if self._inner.is_waiting or not self._find_due():
+            self._find_due()
+            if self._closed == self._due:
                 return None
         return self._make_batch(min(self._due, self._closed + BATCH_RECORDS))
 
@@ -287,11 +291,14 @@ class JoinSource(RecordSource):
         while self._closed < self._due:
             yield self._make_batch(min(self._due, self._closed + BATCH_RECORDS))
 
-    def _find_due(self) -> bool:
-        """Find which cells are over by the clock; return whether one of them is open."""
-        over = self._grid.count_over(self._now() - self._join.grace_s)
-        self._due = max(self._closed, over)
-        return self._closed < self._due
+    def _find_due(self) -> None:
+        """Find which cells are over by the clock: none where the source does not answer.
+
+        What it holds may be of any cell.
+        """
+        if not self._inner.is_waiting:
+            over = self._grid.count_over(self._now() - self._join.grace_s)
+            self._due = max(self._closed, over)
 
     def _add(self, batch: RecordBatch) -> None:
         if not len(batch.timestamps):

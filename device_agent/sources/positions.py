@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -44,6 +44,26 @@ class KnownPosition:
 
     stream: str
     position: Position
+
+
+JOINED = "join:cells"
+"""Source of the positions of a stream that joins messages."""
+
+
+def require_never_joined(stream: str, known: Sequence[KnownPosition]) -> None:
+    """Refuse to read records where the stream has joined messages: some would be read again.
+
+    Raises
+    ------
+    LedgerError
+        It has.
+    """
+    if any(each.stream == stream and each.position.source == JOINED for each in known):
+        raise LedgerError(
+            "must stay: messages of cells that were given would be read again as records",
+            field=f"stream {stream}: join",
+            fix="restore it, or give the stream another name, whose epsilon adds",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

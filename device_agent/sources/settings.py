@@ -23,7 +23,7 @@ from sfumato.shared.plan.quantities import Conversion, find_conversion
 from sfumato.shared.privacy import ANY_TIME, Origin, TimeSpan
 from sfumato.shared.reading.layout import PLAIN_TEXT, Layout
 from sfumato.shared.reading.spelling import ValueSettings
-from sfumato.shared.structure import Rule, Seconds, Short, Tagged, Text, declared, member
+from sfumato.shared.structure import Rule, Short, Tagged, Text, declared, member
 from sfumato.shared.wire import STREAM_NAME_RULE, is_stream_name
 
 if TYPE_CHECKING:
@@ -122,12 +122,12 @@ class Join:
 
     key: Text = member("The field that says what a message measures, such as its topic.")
     value: Text = member("The field that holds its value.", default="value")
-    every_s: Seconds = member("Length of an interval, in seconds.")
+    every_s: Annotated[float, Rule(ge=1)] = member("Length of an interval, in seconds.")
     since: Annotated[Text, _IsTime] = member("The time at which the first interval begins.")
     until: Annotated[Text, _IsTime] | None = member(
         "The time at which the last one ends; none by default.", default=None
     )
-    groups: tuple[Text, ...] = member(
+    groups: Annotated[tuple[Text, ...], Rule(max_length=1000)] = member(
         "The names of the groups, such as rooms: each has a record in every interval, also a "
         "silent one.",
         default=(),

@@ -1,4 +1,4 @@
-"""What a second look gains: the law of the excess that it leaves."""
+"""The law of the excess of an answer that a second look leaves."""
 
 from __future__ import annotations
 

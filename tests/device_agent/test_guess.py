@@ -1,15 +1,17 @@
 """A first look at a file: how it is read, what is doubtful, and its first records."""
 
 import gzip
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from sfumato.device_agent.agent.guess import Guess, guess_file
+from sfumato.device_agent.agent.guess import N_SHOWN, Guess, guess_file
 from sfumato.device_agent.cli import main
 from sfumato.device_agent.settings.agent_settings import load_settings
-from sfumato.shared.errors import ConfigError
+from sfumato.shared.errors import ConfigError, SketchError
 
 
 def guess(folder: Path, data: str | bytes, name: str = "r.csv") -> Guess:
@@ -191,6 +193,27 @@ def test_a_file_of_another_kind_is_refused_with_the_way_to_make_one(
 )
 def test_a_binary_file_is_known_by_its_first_bytes(magic: bytes, kind: str, tmp_path: Path) -> None:
     assert guess(tmp_path, magic + bytes(100)).source["kind"] == kind
+
+
+def test_columns_that_differ_in_signs_alone_keep_a_name_each(tmp_path: Path) -> None:
+    found = guess(tmp_path, "time,T [C],T (C)\n2026-01-01T00:00:00Z,1,2\n")
+    assert found.columns == {"t_c": "T [C]", "t_c_2": "T (C)"}
+    assert found.rows == [("2026-01-01 00:00:00+00:00", "1", "2")]
+
+
+PIECES = [
+    *("time", "topic", "value", "x", "1", "-999", "1.5", "2,5", "1.234,5", "21 °C", "a", '"', '""'),
+    *("2026-01-01", "2026-01-01T00:00:00Z", "01.02.2026", "10:00", "1767225600", "20260101"),
+    *(",", ";", "\t", " ", "=", "\n", "\r\n", "#", "{", "}", "[", '{"x": 1}', "\0", "\ufeff"),
+]
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@given(data=st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+def test_any_text_is_read_or_refused_in_words(data: str, tmp_path: Path) -> None:
+    # Any other error would be one that nobody can act on.
+    with suppress(SketchError):
+        assert len(guess(tmp_path, data).rows) <= N_SHOWN
 
 
 @pytest.mark.parametrize("data", [EXCEL, RECORDER])

@@ -1,4 +1,4 @@
-"""What stands before the records, between their fields, and which of them are wanted."""
+"""Lines before the records, delimiters between their fields, and the choice of records."""
 
 from datetime import datetime
 from pathlib import Path
