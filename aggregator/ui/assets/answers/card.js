@@ -1,7 +1,8 @@
 // Freeze a selection of a study that is not decoded, and show its answer.
 
 import { Problem, request } from "../base/api.js";
-import { announce, h, problemBox, warningList } from "../base/dom.js";
+import { attempt } from "../base/attempt.js";
+import { announce, h, warningList } from "../base/dom.js";
 import { downloadButtons } from "../base/downloads.js";
 import { describeExcluded, describeSource, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
 import { describeUtility } from "../study/statistic.js";
@@ -50,18 +51,11 @@ export function answersPanel(study, plan, snapshot, signal) {
   const place = h("div", { class: "result" });
 
   async function run(begin) {
-    start.disabled = true;
     place.replaceChildren(h("p", { class: "empty" }, "…"));
-    try {
+    await attempt(place, signal, async () => {
       place.replaceChildren(await showAnswer(await begin(), study, plan, signal));
       announce(`${title} shown.`);
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      place.replaceChildren(problemBox(error));
-    } finally {
-      start.disabled = false;
-    }
+    }, start);
   }
 
   async function freeze() {

@@ -1,7 +1,7 @@
 // The decodes of a study, newest first.
 
-import { Problem } from "../base/api.js";
-import { h, problemBox, table } from "../base/dom.js";
+import { attempt } from "../base/attempt.js";
+import { h, table } from "../base/dom.js";
 import { listing } from "../base/listing.js";
 import { utc, whole } from "../base/words.js";
 import { pill, when } from "../studies/list.js";
@@ -30,13 +30,9 @@ function render(study) {
 export function historyPanel(study, signal) {
   const place = h("div", {}, h("p", { class: "empty" }, "…"));
   async function reload() {
-    try {
+    await attempt(place, signal, async () => {
       place.replaceChildren(await listing(`/v1/studies/${study.study_id}/decodes`, { render: render(study), noun: "decode", signal }));
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      place.replaceChildren(problemBox(error));
-    }
+    });
   }
   reload();
   return { node: h("section", { class: "card" }, h("h2", {}, "History of decodes"), place), reload };

@@ -1,7 +1,8 @@
 // A second look: show the centres of a result to devices again, after what it will give and cost is said.
 
-import { Problem, request } from "../base/api.js";
-import { announce, h, problemBox, table } from "../base/dom.js";
+import { request } from "../base/api.js";
+import { attempt } from "../base/attempt.js";
+import { announce, h, table } from "../base/dom.js";
 import { count, rounded, share, whole } from "../base/words.js";
 import { creating } from "../studies/create.js";
 import { makeColumns } from "../studies/plan.js";
@@ -57,7 +58,6 @@ export function lookPanel(decode, study, scope, signal) {
 
   async function plan(event) {
     event.preventDefault();
-    start.disabled = true;
     const asked = {
       aim: controls.aim.value,
       epsilon: controls.epsilon.value.trim(),
@@ -65,7 +65,7 @@ export function lookPanel(decode, study, scope, signal) {
       same_records: controls.records.value === "same",
       columns: isProfile() ? columns.read() : [],
     };
-    try {
+    await attempt(place, signal, async () => {
       const planned = await request(`/v1/decodes/${decode.decode_id}/look`, { method: "POST", body: asked, signal });
       place.replaceChildren(
         showOutlook(planned),
@@ -74,13 +74,7 @@ export function lookPanel(decode, study, scope, signal) {
         scope === "operator" ? creation(planned, `${study.name} look`, signal) : h("p", { class: "note" }, "An operator's key creates its study."),
       );
       announce(place.querySelector(".headline").textContent);
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      place.replaceChildren(problemBox(error));
-    } finally {
-      start.disabled = false;
-    }
+    }, start);
   }
 
   return h(

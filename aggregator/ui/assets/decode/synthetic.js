@@ -1,7 +1,8 @@
 // A table of synthetic records from the densities of a decode, saved with what it promises.
 
-import { Problem, request } from "../base/api.js";
-import { announce, h, problemBox } from "../base/dom.js";
+import { request } from "../base/api.js";
+import { attempt } from "../base/attempt.js";
+import { announce, h } from "../base/dom.js";
 import { save, toCsv } from "../base/downloads.js";
 import { count } from "../base/words.js";
 import { field } from "../study/selection.js";
@@ -72,22 +73,14 @@ export function syntheticPanel(decode, signal) {
   async function submit(event) {
     event.preventDefault();
     if (start.disabled) return;
-    start.disabled = true;
     bar.hidden = false;
     bar.value = 0;
     const wanted = { records: Number(controls.records.value), seed: Number(controls.seed.value), histogram: controls.histogram.value.trim() || null };
-    try {
+    await attempt(place, signal, async () => {
       const drawn = await draw(decode, wanted, (share) => (bar.value = share), signal);
       place.replaceChildren(show(drawn));
       announce(`${count(wanted.records, "synthetic record")} drawn.`);
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      place.replaceChildren(problemBox(error));
-    } finally {
-      start.disabled = false;
-      bar.hidden = true;
-    }
+    }, start).finally(() => (bar.hidden = true));
   }
 
   return h(

@@ -1,7 +1,8 @@
 // The clusters over time: a strip of what stands out, and small multiples of every quantity.
 
-import { Problem, request } from "../base/api.js";
-import { announce, h, picture, problemBox, s, table } from "../base/dom.js";
+import { request } from "../base/api.js";
+import { attempt } from "../base/attempt.js";
+import { announce, h, picture, s, table } from "../base/dom.js";
 import { downloadButtons } from "../base/downloads.js";
 import { chance, count, fixed, share, utc, whole, withUnit } from "../base/words.js";
 import { band, bottomAxis, dot, errorBar, frame, leftAxis, legend, line, reach, scale, timeTicks } from "../chart/chart.js";
@@ -217,20 +218,11 @@ function showChips(changes) {
 function offerAccepting(change, window, study, signal) {
   const place = h("span", { class: "accepting" });
   const path = `/v1/studies/${study.study_id}/accepted-changes`;
-  async function send(run) {
-    try {
-      await run();
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      place.replaceChildren(problemBox(error));
-    }
-  }
   function offer(isAccepted) {
     const act = isAccepted
       ? () => request(`${path}/${window.first_slot}`, { method: "DELETE", signal }).then(() => offer(false))
       : () => request(path, { method: "POST", body: { first_slot: window.first_slot }, signal }).then(() => offer(true));
-    const button = h("button", { type: "button", class: "small", onclick: () => send(act), "aria-label": `${isAccepted ? "Accept no longer" : "Accept"} the change of ${day(change.start)}` }, isAccepted ? "Accept no longer" : "Accept");
+    const button = h("button", { type: "button", class: "small", onclick: () => attempt(place, signal, act), "aria-label": `${isAccepted ? "Accept no longer" : "Accept"} the change of ${day(change.start)}` }, isAccepted ? "Accept no longer" : "Accept");
     const isKnown = isAccepted === window.is_accepted;
     place.replaceChildren(...[isAccepted && h("span", { class: "pill accepted" }, "accepted"), " ", button, !isKnown && h("span", { class: "note" }, " Look over time again to see what follows.")].filter(Boolean));
     if (!isKnown) announce(isAccepted ? "accepted" : "no longer accepted");

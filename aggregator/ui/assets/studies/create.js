@@ -1,6 +1,7 @@
 // Create a study from a name and a plan, for operators.
 
 import { Problem, request } from "../base/api.js";
+import { attempt } from "../base/attempt.js";
 import { h, named, problemBox, warningList } from "../base/dom.js";
 import { field } from "../study/selection.js";
 
@@ -23,21 +24,14 @@ function readPlan(text) {
 export function creating(start, place, signal, read) {
   return async (event) => {
     event.preventDefault();
-    start.disabled = true;
-    try {
+    await attempt(place, signal, async () => {
       const made = await request("/v1/studies", { method: "POST", body: read(), signal });
       place.replaceChildren(
         h("p", { class: "verdict good", role: "status" }, "Created: ", h("a", { href: `#studies/${made.study_id}` }, named(made.name)), "."),
         warningList(made.warnings, "Doubts about the plan") || "",
       );
       place.querySelector("a").focus();
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      place.replaceChildren(problemBox(error));
-    } finally {
-      start.disabled = false;
-    }
+    }, start);
   };
 }
 

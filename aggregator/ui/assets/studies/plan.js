@@ -1,8 +1,9 @@
 // The planner: what a study would give, before it exists, and the best plan for it.
 
-import { Problem, request } from "../base/api.js";
+import { request } from "../base/api.js";
+import { attempt } from "../base/attempt.js";
 import { save } from "../base/downloads.js";
-import { announce, h, problemBox } from "../base/dom.js";
+import { announce, h } from "../base/dom.js";
 import { count, rounded, whole } from "../base/words.js";
 import { field } from "../study/selection.js";
 
@@ -136,24 +137,17 @@ export function planPanel(signal, fill = null) {
 
   async function predict(event) {
     event.preventDefault();
-    start.disabled = true;
     const asked = {
       dimensions: columns.read(),
       ...Object.fromEntries(Object.entries(inputs).map(([name, { value }]) => [name, Number(value)])),
       window_s: Number(length.value),
       epsilon: epsilon.value.trim(),
     };
-    try {
+    await attempt(place, signal, async () => {
       const found = await request("/v1/advice", { method: "POST", body: asked, signal });
       place.replaceChildren(show(found, asked, fill));
       announce(place.querySelector(".headline").textContent);
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      place.replaceChildren(problemBox(error));
-    } finally {
-      start.disabled = false;
-    }
+    }, start);
   }
 
   return h(
