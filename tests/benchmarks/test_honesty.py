@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,8 @@ from benchmarks.honest_trials import Situation, Task, collect_tasks
 from benchmarks.honesty import HonestTrial, describe, fit, run_trial
 from benchmarks.runner import Bench
 from benchmarks.shapes import FAMILIES, Shape, draw_shape
-from sfumato.learning.decoding.judgement import FEATURES, Evidence
+from sfumato.learning.decoding.judgement import FEATURES
+from tests.learning.decoding.conftest import GOOD
 
 
 def make_trial(
@@ -23,22 +25,10 @@ def make_trial(
         ideal=1.0,
         shares=np.full(3, 1.0 / 3.0),
         phantoms=~ones,
-        evidence=Evidence(
-            residual_deviations=0.0,
-            held_out=1.0,
+        evidence=replace(
+            GOOD,
             disagreement=disagreement,
             worst_disagreement=disagreement,
-            agreement=1.0,
-            snr_per_parameter=1e4,
-            features_per_parameter=5.0,
-            spread_over_scale=1.0,
-            far_share=0.001,
-            hidden_share=0.001,
-            slow_deviations=0.0,
-            reach=100.0,
-            edge_share=0.0,
-            kurtosis=3.0,
-            tail_axis=0,
             model="3 round Gaussians",
             stabilities=np.ones(3),
             resolutions=np.full(3, 1e-3),
