@@ -65,7 +65,7 @@ from sfumato.shared.errors import ConfigError, MalformedMessageError, PlanError,
 from sfumato.shared.plan import Dimension, decode_plan
 from sfumato.shared.privacy import PrivacyGuarantee
 from sfumato.shared.privacy.limits import DEFAULT_EPSILON
-from sfumato.shared.reading import Fields, Layout, WatchedFile
+from sfumato.shared.reading import Fields, FileLayout, WatchedFile
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError
 from sfumato.shared.structure import require_plain
 
@@ -514,7 +514,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _read_records(path: Path, fields: Fields, layout: Layout) -> Floats:
+def _read_records(path: Path, fields: Fields, layout: FileLayout) -> Floats:
     """Read all records of a file: shape ``(n, d)``."""
     with WatchedFile(path) as file:
         reader = RecordReader(file, fields, layout)

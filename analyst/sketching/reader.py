@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +19,34 @@ from sfumato.shared.reading import (
     MAX_LINE_BYTES,
     Block,
     Fields,
+    FileLayout,
     LineCutter,
     RowFile,
     WatchedFile,
     make_parser,
     open_rows,
 )
-from sfumato.shared.reading.layout import PLAIN_TEXT, Layout
+from sfumato.shared.reading.layout import PLAIN_TEXT
 from sfumato.shared.reading.spelling import ValueSettings
+from sfumato.shared.reading.text_files import PACKED, make_lines
 from sfumato.shared.structure import declared, structure
 
 BLOCK_BYTES = 1 << 22
 
 
-LINE_FORMATS = (".csv", ".jsonl")
+LINE_FORMATS = (".csv", ".jsonl", ".json")
 ROW_FORMATS = (".npy", ".parquet")
 _LISTS = ("header", "strip", "missing_values")
 
 
 @declared
-class ReadSettings(ValueSettings, Layout):
+class ReadSettings(ValueSettings, FileLayout):
     """How a file is read: keys of an agent's sources."""
 
     def __post_init__(self) -> None:
         """Refuse what no file could be read by."""
         ValueSettings.__post_init__(self)
-        Layout.__post_init__(self)
+        FileLayout.__post_init__(self)
 
 
 PLAIN_FILE = ReadSettings()
@@ -93,13 +95,14 @@ class RecordReader:
         The format is unknown, or the file is not of it; or a column is missing.
     """
 
-    def __init__(self, file: WatchedFile, fields: Fields, layout: Layout = PLAIN_TEXT) -> None:
+    def __init__(self, file: WatchedFile, fields: Fields, layout: FileLayout = PLAIN_TEXT) -> None:
         self._file = file
         self.bytes_read = self._n_lines = 0
         self._rows: RowFile | None = None
         self.n_records: int | None = None
-        suffix = file.path.suffix.lower()
+        suffix, layout = _find_format(file.path, layout)
         if suffix in LINE_FORMATS:
+            file.replace(lambda raw: make_lines(raw, layout, file.path))
             self.parser = make_parser(suffix[1:], fields, layout, use_arrow=True)
             while self.parser.needs_header:
                 name, end, _ = file.read(MAX_LINE_BYTES + 1, self.bytes_read).partition(b"\n")
@@ -148,14 +151,29 @@ class RecordReader:
             yield last
 
 
+def _find_format(path: Path, layout: FileLayout) -> tuple[str, FileLayout]:
+    """Return how the name of a file ends, apart from how it is packed, and its whole layout."""
+    suffix = path.suffix.lower()
+    if suffix in PACKED:
+        layout, suffix = replace(layout, packed=PACKED[suffix]), Path(path.stem).suffix.lower()
+    if suffix == ".json" and not layout.records:
+        raise ConfigError(
+            "must be the way to the list in the document",
+            field="--read records",
+            fix="write it, such as --read records=data.items, or --read records=. for the document "
+            "itself; lines of objects are a .jsonl file",
+        )
+    return suffix, layout
+
+
 def spell_unreadable(
-    path: Path, fields: Fields, column: int, layout: Layout = PLAIN_TEXT
+    path: Path, fields: Fields, column: int, layout: FileLayout = PLAIN_TEXT
 ) -> str | None:
     """Return what a file spells for the first value of a column that cannot be read.
 
     None if it has no text, or none at its beginning.
     """
-    if path.suffix.lower() not in LINE_FORMATS:
+    if _find_format(path, layout)[0] not in LINE_FORMATS:
         return None
     with WatchedFile(path) as file:
         reader = RecordReader(file, fields, layout)

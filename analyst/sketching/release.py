@@ -20,7 +20,7 @@ from sfumato.shared.core.engines import SketchEngine
 from sfumato.shared.core.parallel import sketch_batches
 from sfumato.shared.errors import ConfigError, PrivacyError, RecordError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
-from sfumato.shared.reading import Fields, Layout, WatchedFile
+from sfumato.shared.reading import Fields, FileLayout, WatchedFile
 from sfumato.shared.reading.layout import PLAIN_TEXT
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError, find_unreadable
 from sfumato.shared.spending import Account, Spent, Turn, take_turn
@@ -60,7 +60,7 @@ def sum_file(
     plan: SketchPlan,
     fields: Fields,
     *,
-    layout: Layout = PLAIN_TEXT,
+    layout: FileLayout = PLAIN_TEXT,
     stream: str,
     engine: SketchEngine,
     n_threads: int,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,8 @@ from sfumato.device_agent.store.database import check_folder, open_database
 from sfumato.device_agent.store.identity import require_identity
 from sfumato.shared.errors import ConfigError, NotFoundError
 from sfumato.shared.plan import SketchPlan, decode_plan
-from sfumato.shared.reading import Block, LineCutter, naming
+from sfumato.shared.reading import Block, FileLayout, LineCutter, naming
+from sfumato.shared.reading.text_files import PACKED, make_lines
 from sfumato.shared.wire import PublishedResult
 
 _CHUNK_BYTES = 1 << 16
@@ -201,7 +202,8 @@ def label_csv(
     text = _find_text_settings(stream.source)
     mapping = RecordMapping(replace(stream, source=text), task.plan.dimensions)
     parser, report, name = mapping.make_parser(text), ReadingReport(), str(path or "standard input")
-    with naming(Path(name)), _open_input(path) as file:
+    encoding = stream.source.encoding if isinstance(stream.source, TextSettings) else text.encoding
+    with naming(Path(name)), _open_input(path, encoding) as file:
         for block in _read_blocks(file):
             n_before = 0
             while parser.needs_header and n_before < block.n_lines:
@@ -248,7 +250,7 @@ def follow_stream(
 
 
 _WRITTEN = (
-    *("encoding", "delimiter", "header", "skip_lines", "comment"),
+    *("delimiter", "header", "skip_lines", "comment"),
     *("decimal", "thousands", "strip", "missing_values"),
 )
 """Settings of how lines are written."""
@@ -259,21 +261,23 @@ def _find_text_settings(source: SourceSettings) -> StdinSettings:
         return StdinSettings(kind="stdin")
     return StdinSettings(
         kind="stdin",
+        encoding=source.line_encoding,
         **{name: getattr(source, name) for name in _WRITTEN},
     )
 
 
 @contextmanager
-def _open_input(path: Path | None) -> Iterator[BinaryIO]:
+def _open_input(path: Path | None, encoding: str) -> Iterator[IO[bytes]]:
     if path is None:
         with os.fdopen(os.dup(0), "rb", buffering=0) as file:
             yield file
         return
-    with path.open("rb", buffering=0) as file:
-        yield file
+    layout = FileLayout(encoding=encoding, packed=PACKED.get(path.suffix))
+    with path.open("rb", buffering=0) as file, make_lines(file, layout, path) as lines:
+        yield lines
 
 
-def _read_blocks(file: BinaryIO) -> Iterator[Block]:
+def _read_blocks(file: IO[bytes]) -> Iterator[Block]:
     cutter = LineCutter()
     while chunk := file.read(_CHUNK_BYTES):
         if (block := cutter.feed(chunk)) is not None:

@@ -377,7 +377,7 @@ class Sampler:
 
 def _find_zone_statement(form: str, rows: Sequence[ShownRow]) -> bool | None:
     """Return whether times state their zone, by the format or else by the first one shown."""
-    if form != "iso8601":
+    if not form.startswith("iso8601"):
         return form.startswith("unix") or "%z" in form
     for row in rows:
         with suppress(ValueError):

@@ -7,8 +7,9 @@ can only end the reading.
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated, Literal
 
 from sfumato.device_agent.sources.interface import Guarantee, RecordBatch
 from sfumato.device_agent.sources.known_files import find_between, find_present, find_renamed
@@ -22,7 +23,7 @@ from sfumato.device_agent.sources.positions import (
 )
 from sfumato.shared.file_identity import identify
 from sfumato.shared.privacy import Origin
-from sfumato.shared.reading import naming, open_regular
+from sfumato.shared.reading import TextFile, naming
 from sfumato.shared.structure import declared, member
 
 PLACE_KEY = "offset"
@@ -207,8 +208,8 @@ class FileSource(LineFileSource):
     def _open_file(self, path: Path) -> None:
         """Open a file at its known position; a new file begins as ``replaced`` says."""
         try:
-            file = self._resources.enter_context(open_regular(path))
-            source = identify(file.fileno()).source
+            file = self._resources.enter_context(closing(TextFile(path, self._settings)))
+            source = identify(file.file.fileno()).source
             position = self._files.find(source, PLACE_KEY, name=str(path))
             if position is not None:
                 place = resume(file, position, self._key, name=str(path))
@@ -218,7 +219,7 @@ class FileSource(LineFileSource):
             else:
                 place = self._begin_other(file, self._last)
                 generation = generation_of(self._last) + 1
-            self._hold_lock(path, file.fileno())
+            self._hold_lock(path, file.file.fileno())
             self._current = self._read_lines(
                 file, place, name=str(path), path=str(self._path), generation=generation
             )
@@ -227,7 +228,7 @@ class FileSource(LineFileSource):
             raise
         self._note_begun(self._current)
 
-    def _begin_other(self, file: BinaryIO, last: Position) -> FilePlace:
+    def _begin_other(self, file: TextFile, last: Position) -> FilePlace:
         """Return the first place of a new file that follows another."""
         match self._settings.replaced:
             case "join_successors":

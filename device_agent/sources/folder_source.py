@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated, Literal
 
 from sfumato.device_agent.sources.file_source import PLACE_KEY
 from sfumato.device_agent.sources.interface import FileCopy, Guarantee, RecordBatch
@@ -27,10 +27,10 @@ from sfumato.device_agent.sources.positions import (
     refuse_replaced,
     resume,
 )
-from sfumato.shared.errors import ConfigError, SketchError
+from sfumato.shared.errors import ConfigError, RecordError, SketchError
 from sfumato.shared.file_identity import FileIdentity, identify
 from sfumato.shared.privacy import Origin
-from sfumato.shared.reading import naming, open_regular
+from sfumato.shared.reading import TextFile, naming
 from sfumato.shared.structure import Rule, Text, declared, member
 
 _Stamp = tuple[int, int, int, int, int]
@@ -119,6 +119,7 @@ class FolderSource(LineFileSource):
         }
         self._identities: dict[Path, tuple[_Stamp, FileIdentity]] = {}
         self._looked: dict[str, _Stamp] = {}  # by source, as all below
+        self._sizes: dict[str, int] = {}  # of their lines
         self._paths: dict[str, Path] = {}
         self._places: dict[str, tuple[FilePlace, bytes]] = {}  # of files that may grow
         self._waiting: list[Path] = []
@@ -211,6 +212,7 @@ class FolderSource(LineFileSource):
                     found[source] = path
         self._identities, self._paths = identities, present
         self._looked = {s: stamp for s, stamp in self._looked.items() if s in present}
+        self._sizes = {s: size for s, size in self._sizes.items() if s in present}
         self._files.drop_gone(present, device=device)
         # Before any is read, which forgets under which name it was known.
         if self._settings.copies != "new_records":
@@ -231,19 +233,24 @@ class FolderSource(LineFileSource):
 
     def _open_file(self, path: Path) -> LineFile | None:
         try:
-            file = open_regular(path)
+            file = TextFile(path, self._settings)
         except FileNotFoundError:
             return None
+        except RecordError:
+            # Looked at again once it has changed.
+            stamp, identity = self._identities[path]
+            self._looked[identity.source] = stamp
+            raise
         try:
-            source = identify(file.fileno()).source
-            self._looked[source] = _stamp_of(os.fstat(file.fileno()))
+            source = identify(file.file.fileno()).source
+            self._looked[source] = _stamp_of(os.fstat(file.file.fileno()))
             place = self._choose_place(file, path, source)
             return self._read_lines(file, place, name=str(path), path=str(path))
         except BaseException:
             file.close()
             raise
 
-    def _choose_place(self, file: BinaryIO, path: Path, source: str) -> FilePlace:
+    def _choose_place(self, file: TextFile, path: Path, source: str) -> FilePlace:
         """Return the place in a file to resume from."""
         position = self._files.find(source, PLACE_KEY, name=str(path))
         if position is None:
@@ -294,10 +301,10 @@ class FolderSource(LineFileSource):
         for source, path in self._paths.items():
             original, is_left = self._find_original(path, source), True
             if original is None:
-                with suppress(OSError):
+                with suppress(OSError, RecordError):
                     line = self._read_beginning(path)
                     if line and (other := first.setdefault(line, path)) != path:
-                        original = other.name if _begin_alike(path, other) else None
+                        original = other.name if self._begin_alike(path, other) else None
                         is_left = False
             if original is not None and not (is_left and self._settings.copies == "refuse"):
                 found.append(FileCopy(name=str(path), original=original, is_left=is_left))
@@ -306,9 +313,18 @@ class FolderSource(LineFileSource):
     def _read_beginning(self, path: Path) -> bytes:
         """Return the first record with all before it; nothing if it has no end."""
         has_header = self._settings.format == "csv" and not self._settings.header
-        with open_regular(path) as file:
-            lines = file.read(_COMPARED_BYTES).split(b"\n", 1 + has_header)
+        lines = self._read_first(path).split(b"\n", 1 + has_header)
         return b"\n".join(lines[:-1]) if len(lines) > 1 + has_header else b""
+
+    def _read_first(self, path: Path) -> bytes:
+        with closing(TextFile(path, self._settings)) as file:
+            return os.pread(file.fileno(), _COMPARED_BYTES, 0)
+
+    def _begin_alike(self, one: Path, other: Path) -> bool:
+        """Return whether one of two files begins with all of the other, as far as is compared."""
+        beginnings = self._read_first(one), self._read_first(other)
+        n_common = min(map(len, beginnings))
+        return beginnings[0][:n_common] == beginnings[1][:n_common]
 
     def _read_current(self) -> RecordBatch | None:
         file = self._current
@@ -321,6 +337,7 @@ class FolderSource(LineFileSource):
             if file.is_begun:
                 self._files.note(file.position)
                 self._places[file.source] = (file.place, file.tail)
+                self._sizes[file.source] = file.size
             while len(self._places) > _MOST_PLACES:
                 del self._places[next(iter(self._places))]
             if file.has_partial_line:
@@ -337,7 +354,7 @@ class FolderSource(LineFileSource):
         known = self._identify(path)
         if known is None or known[1].source != source:
             return False
-        return self._looked.get(source) == known[0] and path.stat().st_size == offset
+        return self._looked.get(source) == known[0] and self._sizes.get(source) == offset
 
     def _dispose(self, path: Path) -> None:
         try:
@@ -349,14 +366,6 @@ class FolderSource(LineFileSource):
         except OSError as error:
             # The release is stored, and the file stays known: it is only in the way.
             self.report.note(f"{path}: {self._settings.released} failed ({error.strerror})")
-
-
-def _begin_alike(one: Path, other: Path) -> bool:
-    """Return whether one of two files begins with all of the other, as far as they are compared."""
-    with open_regular(one) as first, open_regular(other) as second:
-        beginnings = first.read(_COMPARED_BYTES), second.read(_COMPARED_BYTES)
-    n_common = min(map(len, beginnings))
-    return beginnings[0][:n_common] == beginnings[1][:n_common]
 
 
 def _free_name(path: Path) -> Path:

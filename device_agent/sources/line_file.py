@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import BinaryIO, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +17,21 @@ from sfumato.device_agent.sources.positions import (
     DigestKey,
     FilePlace,
     Position,
+    begin,
     refuse_changed,
 )
 from sfumato.device_agent.sources.settings import LocalSettings, TextSettings
+from sfumato.shared.errors import ConfigError
 from sfumato.shared.file_identity import identify
 from sfumato.shared.reading import (
     BOM,
     MAX_LINE_BYTES,
     Block,
+    FileLayout,
     LineCutter,
     LineParser,
     RecordTable,
+    TextFile,
     join_tables,
 )
 from sfumato.shared.structure import declared, member
@@ -138,7 +142,7 @@ class LineFile:
 
     def __init__(
         self,
-        file: BinaryIO,
+        file: TextFile,
         lines: LineBatcher,
         place: FilePlace,
         *,
@@ -147,7 +151,7 @@ class LineFile:
         generation: int = 0,
     ) -> None:
         self.name = lines.name
-        self.source = identify(file.fileno()).source
+        self.source = identify(file.file.fileno()).source
         """The source of its positions."""
         self._path = path
         self._generation = generation
@@ -192,7 +196,12 @@ class LineFile:
     @property
     def status(self) -> os.stat_result:
         """Its present size and times."""
-        return os.fstat(self._file.fileno())
+        return os.fstat(self._file.file.fileno())
+
+    @property
+    def size(self) -> int:
+        """Present number of bytes of its lines."""
+        return os.fstat(self._file.fileno()).st_size
 
     @property
     def has_partial_line(self) -> bool:
@@ -233,8 +242,10 @@ class LineFile:
         )
 
     def _fetch(self, finish: bool) -> Block | None:
-        while data := self._read_on():
-            if (block := self._cutter.feed(data)) is not None:
+        while (data := self._read_on()) or self._file.is_outdated:
+            if not data:
+                self._renew()
+            elif (block := self._cutter.feed(data)) is not None:
                 return block
         # Without its end a header may have half a name.
         return self._cutter.finish() if finish and self.is_begun else None
@@ -249,6 +260,17 @@ class LineFile:
         self._end += len(data)
         self._tail = chunk[-TAIL_BYTES:]
         return data
+
+    def _renew(self) -> None:
+        """Make the lines of a file anew that has changed: what was handed out must be as it was."""
+        offset, line = self._lines.offset, self.line
+        before = self._place.advance(self._file, offset=offset, line=line)
+        self._file.renew()
+        now = begin(self._key).advance(self._file, offset=offset, line=line)
+        if now.running.digest() != before.running.digest():
+            raise refuse_changed(self.name)
+        self._cutter = LineCutter(offset=offset, n_lines=line)
+        self._end, self._tail = offset, self.tail
 
     def _make_position(self, offset: int, line: int) -> Position:
         place = self._advance(offset, line)
@@ -278,7 +300,7 @@ class LineFile:
 
 
 @declared
-class LineFileSettings(LocalSettings, TextSettings):
+class LineFileSettings(FileLayout, LocalSettings, TextSettings):
     """Settings of a source that reads files of lines."""
 
     copies: Literal["refuse", "new_records"] | None = member(
@@ -288,6 +310,15 @@ class LineFileSettings(LocalSettings, TextSettings):
         default=None,
     )
 
+    def __post_init__(self) -> None:
+        TextSettings.__post_init__(self)
+        if self.records and self.format != "jsonl":
+            raise ConfigError(
+                "cannot be combined with a format other than JSON",
+                field="records",
+                fix="remove it, or state jsonl as the format",
+            )
+
 
 class LineFileSource(LocalSource):
     """Source that reads files of lines, one after the other; see ``RecordSource``."""
@@ -295,7 +326,7 @@ class LineFileSource(LocalSource):
     _settings: LineFileSettings
 
     def _read_lines(
-        self, file: BinaryIO, place: FilePlace, *, name: str, path: str, generation: int = 0
+        self, file: TextFile, place: FilePlace, *, name: str, path: str, generation: int = 0
     ) -> LineFile:
         lines = LineBatcher(
             self._mapping.make_parser(self._settings),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,11 @@ from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.plan.quantities import Conversion
 from sfumato.shared.reading import Block, Fields, LineParser, RecordTable, TimeField, make_parser
-from sfumato.shared.reading.records import NAN, NO_KIND
+from sfumato.shared.reading.records import NAN, NO_KIND, read_exact
 
 SHOWN_LINES = 5
 """Number of places of unusable records that a report names."""
+_DAY_0, _MARCH_1900 = datetime(1899, 12, 30), 61
 _UNIX_SCALES = {"unix": 1, "unix_ms": 10**3, "unix_us": 10**6, "unix_ns": 10**9}
 
 
@@ -289,15 +291,33 @@ def _make_time_field(settings: SourceSettings) -> TimeField | None:
     if name is None:
         return None
     zone = find_zone(settings.timestamp_zone)
+    form, _, unix = form.partition(" or ") if form.startswith("iso8601") else (form, "", "")
     if form in _UNIX_SCALES:
         return TimeField(name=name, unix_scale=_UNIX_SCALES[form], zone=zone)
     clock = getattr(settings, "timestamp_clock", None)
 
     def parse(text: str) -> datetime:
         text = text.strip()
-        moment = (
-            datetime.fromisoformat(text) if form == "iso8601" else datetime.strptime(text, form)
-        )
+        if form == "iso8601":
+            moment = datetime.fromisoformat(text)
+        else:
+            moment = _read_days(text) if form == "excel" else datetime.strptime(text, form)
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
 
-    return TimeField(name=name, clock=clock, parse=parse, zone=zone)
+    return TimeField(
+        name=name,
+        clock=clock,
+        parse=parse,
+        unix_scale=_UNIX_SCALES.get(unix, 1),
+        is_mixed=bool(unix),
+        zone=zone,
+    )
+
+
+def _read_days(text: str) -> datetime:
+    """Return the time that a spreadsheet counts in days, to the millisecond."""
+    days = read_exact(text.replace(",", "."))
+    # It counts a 29 February 1900, so that days before are another's.
+    if not isinstance(days, Decimal) or days < _MARCH_1900:
+        raise ValueError
+    return _DAY_0 + timedelta(milliseconds=round(days * 86_400_000))

@@ -9,9 +9,9 @@ import hmac
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from sfumato.shared.errors import LedgerError
+from sfumato.shared.reading import TextFile
 
 _ALGORITHM = "sha256"
 _KEY_ID = b"sfumato digest key id"
@@ -115,7 +115,7 @@ class FilePlace:
     line: int
     running: hmac.HMAC
 
-    def advance(self, file: BinaryIO, *, offset: int, line: int) -> FilePlace:
+    def advance(self, file: TextFile, *, offset: int, line: int) -> FilePlace:
         """Return a later place of the same file, of which the bytes between are read.
 
         Raises
@@ -127,7 +127,7 @@ class FilePlace:
         while done < offset:
             chunk = os.pread(file.fileno(), min(_CHUNK_BYTES, offset - done), done)
             if not chunk:
-                raise refuse_changed(str(file.name))
+                raise refuse_changed(file.name)
             running.update(chunk)
             done += len(chunk)
         return FilePlace(offset=offset, line=line, running=running)
@@ -154,7 +154,7 @@ def begin(key: DigestKey) -> FilePlace:
 
 
 def resume(
-    file: BinaryIO, position: Position, key: DigestKey, *, name: str, is_same: bool = True
+    file: TextFile, position: Position, key: DigestKey, *, name: str, is_same: bool = True
 ) -> FilePlace:
     """Return the place of a position in a file; one pass over the part that was read.
 

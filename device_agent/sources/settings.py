@@ -47,7 +47,8 @@ KINDS = {
 """The registry. A module is imported when a configuration names its kind, never before."""
 
 _FILE = "file:"
-_TIME_FORMATS = ("iso8601", "unix", "unix_ms", "unix_us", "unix_ns")
+_EITHER = "iso8601 or "
+_TIME_FORMATS = ("iso8601", "unix", "unix_ms", "unix_us", "unix_ns", "excel")
 
 
 _OPERATIONAL = (
@@ -88,7 +89,8 @@ def _find_settings(kind: str) -> type[SourceSettings]:
 
 
 def _is_time_format(text: str) -> bool:
-    return "%" in text or text in _TIME_FORMATS
+    is_unix = text.removeprefix(_EITHER).startswith("unix")
+    return "%" in text or (text.removeprefix(_EITHER) if is_unix else text) in _TIME_FORMATS
 
 
 def find_zone(name: str) -> tzinfo:
@@ -212,12 +214,14 @@ class SourceSettings(ValueSettings):
         str,
         Rule(
             _is_time_format,
-            f"must be {', '.join(_TIME_FORMATS)} or a format of strptime",
+            f"must be {', '.join(_TIME_FORMATS)}, {_EITHER}unix or a format of strptime",
             'write it as "%d.%m.%Y %H:%M"',
         ),
     ] = member(
         "`iso8601`, `unix` (seconds since 1970-01-01 UTC), `unix_ms`, `unix_us`, `unix_ns`, "
-        "or a format of `strptime`, which has a `%` in it.",
+        "`iso8601 or unix` (or another of these: a number is the latter, and other text the "
+        "former), `excel` (days, as spreadsheets count them), or a format of `strptime`, which has "
+        "a `%` in it.",
         default="iso8601",
     )
     timestamp_zone: Annotated[
@@ -311,7 +315,8 @@ class TextSettings(SourceSettings, Layout):
                     "cannot be combined with a format other than CSV", field=name, fix="remove it"
                 )
         if self.timestamp_clock is not None and (
-            self.timestamp is None or self.timestamp_format.startswith("unix")
+            self.timestamp is None
+            or not ("%" in self.timestamp_format or self.timestamp_format == "iso8601")
         ):
             raise ConfigError(
                 "needs a timestamp that is a date in text",

@@ -13,20 +13,23 @@ place, with NaN for each value that cannot be read.
 
 from sfumato.shared.reading.files import WatchedFile, naming, open_regular
 from sfumato.shared.reading.interface import LineParser, RowFile, make_parser, open_rows
-from sfumato.shared.reading.layout import Layout
+from sfumato.shared.reading.layout import FileLayout, Layout
 from sfumato.shared.reading.lines import BOM, MAX_LINE_BYTES, Block, LineCutter
 from sfumato.shared.reading.records import Fields, RecordTable, TimeField, join_tables
+from sfumato.shared.reading.text_files import TextFile
 
 __all__ = [
     "BOM",
     "MAX_LINE_BYTES",
     "Block",
     "Fields",
+    "FileLayout",
     "Layout",
     "LineCutter",
     "LineParser",
     "RecordTable",
     "RowFile",
+    "TextFile",
     "TimeField",
     "WatchedFile",
     "join_tables",

@@ -102,7 +102,7 @@ class CsvParser:
         self, fields: Fields, layout: Layout = PLAIN_TEXT, *, use_arrow: bool = False
     ) -> None:
         self._fields, self._layout = fields, layout
-        self._encoding = layout.encoding
+        self._encoding = layout.line_encoding
         self._has_blanks = layout.delimiter == BLANKS
         self._delimiter = "\t" if self._has_blanks else layout.delimiter
         self._numeric = f"0123456789+-.eE{self._delimiter}\n".encode()

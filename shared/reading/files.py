@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from threading import Lock
+from typing import IO, Any
 
 from sfumato.shared.errors import RecordError
 
@@ -47,6 +48,7 @@ class WatchedFile:
         self.path, self._turn = path, Lock()
         with naming(path):
             self._file = open_regular(path)
+            self._source: Any = self._file  # of the bytes that are read
             self._at_start = _identify(os.fstat(self.fileno()))
         self.size = os.fstat(self.fileno()).st_size
         if self.size == 0:
@@ -63,7 +65,14 @@ class WatchedFile:
 
     def close(self) -> None:
         """Close the file."""
+        self._source.close()
         self._file.close()
+
+    def replace(self, make: Callable[[FileIO], IO[bytes]]) -> None:
+        """Read from now on what is made of the file; ``size`` is that of this."""
+        with naming(self.path):
+            self._source = make(self._file)
+            self.size = os.fstat(self._source.fileno()).st_size
 
     def fileno(self) -> int:
         """Return its descriptor."""
@@ -92,11 +101,11 @@ class WatchedFile:
 
     def _read_at(self, memory: memoryview, offset: int) -> int:
         if hasattr(os, "preadv"):
-            return os.preadv(self.fileno(), [memory], offset)
+            return os.preadv(self._source.fileno(), [memory], offset)
         # Windows: a place that all threads share.
         with self._turn:
-            self._file.seek(offset)
-            return self._file.readinto(memory)
+            self._source.seek(offset)
+            return int(self._source.readinto(memory))
 
     def read(self, n_bytes: int, offset: int = 0) -> bytes:
         """Return so many bytes from ``offset`` on, or all that are left."""

@@ -93,10 +93,10 @@ def make_parser(
     if form == "influx":
         from sfumato.shared.reading.line_protocol import LineProtocolParser  # noqa: PLC0415
 
-        return LineProtocolParser(fields, encoding=layout.encoding)
+        return LineProtocolParser(fields, encoding=layout.line_encoding)
     from sfumato.shared.reading.json_lines import JsonLinesParser  # noqa: PLC0415
 
-    return JsonLinesParser(fields, encoding=layout.encoding)
+    return JsonLinesParser(fields, encoding=layout.line_encoding)
 
 
 def open_rows(form: str, file: WatchedFile, fields: Fields) -> RowFile:

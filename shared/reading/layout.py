@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from typing import Annotated
+from typing import Annotated, Literal
 
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.structure import Rule, Text, declared, member
@@ -26,6 +26,15 @@ def keeps_ascii(encoding: str) -> bool:
     return _ESCAPES.encode("ascii").decode(encoding) == _ESCAPES
 
 
+def _is_utf16(encoding: str) -> bool:
+    return codecs.lookup(encoding).name == "utf-16"
+
+
+def is_file_encoding(encoding: str) -> bool:
+    """Return whether files of text may have an encoding."""
+    return _is_utf16(encoding) or keeps_ascii(encoding)
+
+
 def is_delimiter(text: str) -> bool:
     """Return whether a text may stand between the fields of a line."""
     return text == BLANKS or (len(text) == 1 and text.isascii() and text not in '"\r\n')
@@ -40,7 +49,7 @@ class Layout:
         Rule(
             keeps_ascii,
             "must be an encoding that keeps ASCII as it is, in each line by itself",
-            'write "utf-8", "latin-1" or "cp1252"; convert UTF-16 to UTF-8 first',
+            'write "utf-8", "latin-1" or "cp1252"; UTF-16 is read from files alone',
         ),
     ] = member("An encoding that keeps ASCII as it is.", default="utf-8")
     delimiter: Annotated[
@@ -76,5 +85,51 @@ class Layout:
                 fix="state skip_lines instead",
             )
 
+    @property
+    def line_encoding(self) -> str:
+        """The encoding of lines as they are parsed."""
+        return self.encoding
 
-PLAIN_TEXT = Layout()
+
+@declared
+class FileLayout(Layout):
+    """The layout of a file of text, which may have to be made into lines first."""
+
+    encoding: Annotated[
+        str,
+        Rule(
+            is_file_encoding,
+            'must be "utf-16", or an encoding that keeps ASCII as it is, in each line by itself',
+            'write "utf-8", "latin-1", "cp1252" or "utf-16"',
+        ),
+    ] = member(
+        "`utf-16`, with a mark of byte order, or an encoding that keeps ASCII as it is.",
+        default="utf-8",
+    )
+    packed: Literal["gzip", "zstd"] | None = member(
+        "`gzip` or `zstd` where each file is packed; none by default.", default=None
+    )
+    records: str = member(
+        "The way to the list of records in a file that is one JSON document: keys with dots "
+        "between, such as `data.items`, or `.` for the document itself. By default each line is "
+        "an object.",
+        default="",
+    )
+
+    @property
+    def is_utf16(self) -> bool:
+        """Whether characters are units of 16 bits."""
+        return _is_utf16(self.encoding)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether the lines lie in the file as they are."""
+        return not (self.packed or self.records or self.is_utf16)
+
+    @property
+    def line_encoding(self) -> str:
+        """See ``Layout``."""
+        return "utf-8" if self.is_utf16 else self.encoding
+
+
+PLAIN_TEXT = FileLayout()

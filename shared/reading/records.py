@@ -195,6 +195,8 @@ class TimeField:
     parse
         Reads text of another format, or raises ``ValueError`` or ``OverflowError``. Then numbers
         are no times.
+    is_mixed
+        Whether numbers are times all the same, also in text, and ``parse`` reads any other text.
     zone
         The zone of timestamps that state none.
     """
@@ -203,11 +205,12 @@ class TimeField:
     clock: str | None = None
     unix_scale: int = 1
     parse: Callable[[str], datetime] | None = None
+    is_mixed: bool = False
     zone: tzinfo = UTC
 
     def read(self, value: object) -> float:
         """Return the time that a value states, or NaN."""
-        if self.parse is None:
+        if self.parse is None or (self.is_mixed and not math.isnan(read_value(value))):
             return self._read_unix(value)
         if not isinstance(value, str):
             return NAN
@@ -252,7 +255,7 @@ class TimeField:
 
     def convert(self, numbers: NDArray[np.number[Any]]) -> NDArray[np.float64]:
         """Return ``read`` of each number."""
-        if self.parse is not None:
+        if self.parse is not None and not self.is_mixed:
             return np.full(len(numbers), NAN)
         return count_seconds(numbers, self.unix_scale)
 

@@ -128,7 +128,7 @@ def test_a_file_of_no_known_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.xlsx"
     path.write_bytes(b"PK")
     with pytest.raises(
-        ConfigError, match=r"x\.xlsx: ends with none of \.csv, \.jsonl, \.npy, \.parquet"
+        ConfigError, match=r"x\.xlsx: ends with none of \.csv, \.jsonl, \.json, \.npy, \.parq"
     ):
         sum_of(path, make_plan())
 

@@ -1,5 +1,6 @@
 """Sources of every kind made of raw bytes, so that one record may hold anything that fits."""
 
+import gzip
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -101,6 +102,33 @@ def read_jsonl(folder: Path, records: Sequence[Raw]) -> Found:
     """Read them from a file of JSON lines."""
     (folder / "r").write_bytes(b"".join(to_json(r) + b"\n" for r in records))
     return collect(Reader(make_stream(folder, kind="jsonl", path="r", **TIMES), COLUMNS).open())
+
+
+def read_packed(folder: Path, records: Sequence[Raw]) -> Found:
+    """Read them from a CSV file that is packed."""
+    (folder / "r").write_bytes(gzip.compress(b"t,x,note\n" + to_csv(records)))
+    stream = make_stream(folder, kind="csv", path="r", packed="gzip", **TIMES)
+    return collect(Reader(stream, COLUMNS).open())
+
+
+def read_document(folder: Path, records: Sequence[Raw]) -> Found:
+    """Read them from a JSON document that is indented."""
+    items = b",\n  ".join(map(to_json, records))
+    (folder / "r").write_bytes(b'{"n": 3, "a": {"r": [\n  ' + items + b"\n]}}")
+    stream = make_stream(folder, kind="jsonl", path="r", records="a.r", **TIMES)
+    return collect(Reader(stream, COLUMNS).open())
+
+
+def read_wide(folder: Path, records: Sequence[Raw]) -> Found:
+    """Read them from a CSV file in UTF-16, whose fields may be any units of 16 bits."""
+    lines = ["t,x,note".encode("utf-16-le")]
+    for r in records:
+        fields = [each if isinstance(each, bytes) else str(each).encode("utf-16-le")
+                  for each in (r.time, r.x, r.note)]  # fmt: skip
+        lines.append(b",\0".join(fields) if r.whole is None else r.whole)
+    (folder / "r").write_bytes(b"\xff\xfe" + b"".join(line + b"\n\0" for line in lines))
+    stream = make_stream(folder, kind="csv", path="r", encoding="utf-16", **TIMES)
+    return collect(Reader(stream, COLUMNS).open())
 
 
 def read_chosen(folder: Path, records: Sequence[Raw], *, form: str) -> Found:

@@ -56,6 +56,7 @@ def test_only_configured_sources_are_imported(tmp_path: Path) -> None:
 
 
 GOOD: dict[str, dict[str, Any]] = {
+    "stdin": {},
     "csv": {"path": "f"},
     "folder": {"path": "f"},
     "sqlite": {"path": "f", "key": "id", "query": "SELECT :last, :n"},
@@ -67,7 +68,15 @@ GOOD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("kind", "change", "field"),
     [
-        ("csv", {"encoding": "utf-16"}, "encoding"),
+        ("stdin", {"encoding": "utf-16"}, "encoding"),
+        ("mqtt", {"encoding": "utf-16"}, "encoding"),
+        ("csv", {"encoding": "utf-16-le"}, "encoding"),
+        ("csv", {"packed": "zip"}, "packed"),
+        ("stdin", {"packed": "gzip"}, "packed"),
+        ("csv", {"records": "feeds"}, "records"),
+        ("folder", {"records": "feeds"}, "records"),
+        ("csv", {"timestamp_format": "iso8601 or excel"}, "timestamp_format"),
+        ("csv", {"timestamp_format": "unix or iso8601"}, "timestamp_format"),
         ("csv", {"encoding": "nonsense"}, "encoding"),
         ("csv", {"delimiter": ";;"}, "delimiter"),
         ("csv", {"delimiter": '"'}, "delimiter"),

@@ -103,12 +103,32 @@ whole_element = st.fixed_dictionaries({"time": st.floats(), "x": st.floats()})
 any_moment = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
 whole_column = st.fixed_dictionaries({"time": any_moment, "x": any_float})
 
+whole_json = st.fixed_dictionaries(
+    {"whole": any_json.map(lambda x: x if isinstance(x, bytes) else json.dumps(x).encode())}
+)
+# Also halves of characters, and marks of byte order.
+unit = st.one_of(st.sampled_from([0xD83D, 0xDE00, 0xFEFF, 0, 13, 34, 44]), st.integers(0, 0xFFFF))
+wide_text = st.lists(unit.filter(lambda n: n != 10), max_size=6).map(
+    lambda units: b"".join(n.to_bytes(2, "little") for n in units)
+)
+
 Fields = st.SearchStrategy[dict[str, Any]]
 mqtt = raw_sources.read_mqtt
 # What reads them; other fields; and a whole record, where no id says what was read before.
 KINDS: dict[str, tuple[Callable[..., Found], Fields, Fields | None]] = {
     "csv": (raw_sources.read_csv, bytes_of_fields, whole_line),
     "jsonl": (raw_sources.read_jsonl, bytes_of_members, whole_line),
+    "packed": (raw_sources.read_packed, bytes_of_fields, whole_line),
+    "document": (
+        raw_sources.read_document,
+        st.fixed_dictionaries({"x": any_json, "note": any_json}),
+        whole_json,
+    ),
+    "utf-16": (
+        raw_sources.read_wide,
+        st.fixed_dictionaries({"x": wide_text, "note": wide_text}),
+        st.fixed_dictionaries({"whole": wide_text}),
+    ),
     "csv chosen": (partial(raw_sources.read_chosen, form="csv"), bytes_of_fields, None),
     "jsonl chosen": (partial(raw_sources.read_chosen, form="jsonl"), bytes_of_members, None),
     "influx": (raw_sources.read_points, whole_line, None),
