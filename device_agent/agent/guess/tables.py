@@ -1,0 +1,229 @@
+"""A guess at how a file is packed, what its lines are, and what separates their fields."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from sfumato.device_agent.agent.guess.foreign import find_columns, refuse_columns
+from sfumato.device_agent.agent.guess.texts import is_value
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.reading import FileLayout, TextFile, naming, open_regular
+from sfumato.shared.reading.csv_lines import split_line
+from sfumato.shared.reading.json_document import DOCUMENT
+from sfumato.shared.reading.layout import BLANKS
+
+SAMPLE_BYTES: Final = 1 << 18
+_MOST_LINES, _MOST_COLUMNS = 2000, 40
+MOSTLY = 0.8
+_DELIMITERS = (",", ";", "\t", "|")
+_PACKED = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
+_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_MOST_DOCUMENT = 1 << 24
+"""A larger JSON document is not looked through for its list."""
+Table = dict[str, list[Any]]
+"""The values of each column, None where there is none."""
+
+
+@dataclass(kw_only=True)
+class Guess:
+    """A guess at how a file is read.
+
+    Attributes
+    ----------
+    source
+        Keys of ``[streams.source]``.
+    columns
+        A name for a dimension of each column of numbers, and the column, or its key.
+    doubts
+        What the owner must decide.
+    rows
+        The first records as they will be read: time, then a value a column.
+    """
+
+    source: dict[str, Any]
+    columns: dict[str, str] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+
+def look_into(path: Path, found: Guess, n_bytes: int = SAMPLE_BYTES) -> bytes:
+    """Return the first bytes of the lines of a file; find out how it is packed."""
+    with naming(path), open_regular(path) as file:
+        head = file.read(len(_PACKED[1][0]))
+    for magic, packed in _PACKED:
+        if head.startswith(magic):
+            found.source["packed"] = packed
+    data = _read_text(path, found, n_bytes)
+    if data.startswith(_MARKS):
+        found.source["encoding"] = "utf-16"
+        data = _read_text(path, found, n_bytes)
+    return data
+
+
+def _read_text(path: Path, found: Guess, n_bytes: int) -> bytes:
+    names = ("packed", "encoding", "records")
+    layout = FileLayout(**{name: found.source[name] for name in names if name in found.source})
+    with naming(path), closing(TextFile(path, layout)) as text:
+        return os.pread(text.fileno(), n_bytes, 0)
+
+
+def cut_lines(data: bytes, found: Guess) -> list[str]:
+    """Return the lines that are whole, up to the last that is not blank."""
+    is_cut = len(data) == SAMPLE_BYTES
+    try:
+        # A character may be cut at the end of the sample.
+        text = data.decode("utf-8-sig", "ignore" if is_cut else "strict")
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", "replace")
+        found.source["encoding"] = "cp1252"
+        found.doubts.append("the text is not UTF-8; cp1252 is a guess: look at its letters")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    lines = (lines[:-1] if is_cut else lines)[:_MOST_LINES]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def read_objects(lines: Sequence[str], path: Path, found: Guess) -> Table:
+    """Return the columns of lines of JSON, or of a document."""
+    found.source["kind"] = "jsonl"
+    objects = _parse_objects(lines)
+    is_document = 2 * len(objects) <= len(lines)
+    if len(lines) == 1 and objects:
+        # A document may stand in one line.
+        is_document = _find_way(objects[0]) is not None or bool(find_columns(objects[0])[1])
+    if is_document:
+        found.source["records"] = _find_document(path, found)
+        objects = _parse_objects(cut_lines(_read_text(path, found, SAMPLE_BYTES), found))
+    return list_columns([dict(_flatten(item)) for item in objects])
+
+
+def _parse_objects(lines: Iterable[str]) -> list[dict[str, Any]]:
+    objects = []
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            item = json.loads(line)
+            objects += [item] if isinstance(item, dict) else []
+    return objects
+
+
+def _find_document(path: Path, found: Guess) -> str:
+    """Return the way to the list of objects of a JSON document."""
+    data = _read_text(path, found, _MOST_DOCUMENT)
+    document = None
+    if len(data) < _MOST_DOCUMENT:
+        with suppress(ValueError, RecursionError):
+            document = json.loads(data)
+    way = _find_way(document)
+    if way is None:
+        raise refuse_columns(document, path)
+    return way
+
+
+def _find_way(document: object) -> str | None:
+    """Return the way to the first list of objects; None if there is none."""
+    if isinstance(document, list):
+        n_objects = sum(isinstance(item, dict) for item in document)
+        return DOCUMENT if n_objects > 1 and 2 * n_objects > len(document) else None
+    for key, value in document.items() if isinstance(document, dict) else ():
+        way = None if "." in key else _find_way(value)
+        if way is not None:
+            return key if way == DOCUMENT else f"{key}.{way}"
+    return None
+
+
+def list_columns(items: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the columns of objects."""
+    names = list(dict.fromkeys(name for each in items for name in each))[:_MOST_COLUMNS]
+    return {name: [each.get(name) for each in items] for name in names}
+
+
+def _flatten(item: object, path: str = "") -> Iterable[tuple[str, Any]]:
+    if isinstance(item, dict | list):
+        pairs = item.items() if isinstance(item, dict) else enumerate(item)
+        for key, value in pairs:
+            yield from _flatten(value, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, item
+
+
+def read_lines(lines: Sequence[str], found: Guess) -> Table:
+    """Return the columns of lines of CSV."""
+    delimiter, n_fields = _find_delimiter(lines)
+    if delimiter != ",":
+        found.source["delimiter"] = delimiter
+    rows = [_split(line, delimiter) for line in lines]
+    whole = [i for i, row in enumerate(rows) if row is not None and len(row) == n_fields]
+    if not whole:
+        raise ConfigError(
+            "has no line that can be split into fields: quotes do not match",
+            field=found.source["path"],
+            fix="name a file of CSV, JSON lines or line protocol",
+        )
+    # Annotations may have as many fields as the header behind them.
+    headers = [i for i in whole if not lines[i].lstrip().startswith("#")]
+    first = headers[0] if headers and not any(map(is_value, rows[headers[0]] or ())) else whole[0]
+    before = lines[:first]
+    if before and before[0].startswith("sep="):
+        before = before[1:]
+    if before and all(line.lstrip().startswith("#") for line in before):
+        found.source["comment"] = "#"
+    elif before:
+        found.source["skip_lines"] = first
+    names = [name.strip() for name in rows[first] or ()]
+    body = [row for row in rows[first + 1 :] if row is not None and len(row) == n_fields]
+    is_named = not any(map(is_value, names))
+    if not is_named:
+        body = [names, *body]
+        names = [f"column{i + 1}" for i in range(n_fields)]
+        found.source["header"] = names
+        if "comment" in found.source:
+            found.source["skip_lines"] = first
+            del found.source["comment"]
+        found.doubts.append("no line names the columns: write their names in header")
+    if lines[0].startswith('"TOA5"'):
+        # Two lines behind the names state units and what was done.
+        found.source |= {"skip_lines": 4, "header": names}
+        body, first = body[2:], first + 2
+    n_odd = len(lines) - first - is_named - len(body)
+    if n_odd > 0:
+        found.doubts.append(
+            f"{n_odd} line(s) have another number of fields, and are records that add nothing"
+        )
+    columns = zip(*body, strict=True) if body else ([] for _ in names)
+    return {
+        name: [cell.strip() or None for cell in column]
+        for name, column in zip(names[:_MOST_COLUMNS], columns, strict=False)
+    }
+
+
+def _split(line: str, delimiter: str) -> list[str] | None:
+    return line.split() if delimiter == BLANKS else split_line(line, delimiter)
+
+
+def _find_delimiter(lines: Sequence[str]) -> tuple[str, int]:
+    """Return what separates most fields of most lines, and how many fields there are."""
+    body = lines[len(lines) // 3 :]
+    best: tuple[float, str, int] = (0.0, ",", 1)
+    for delimiter in (*_DELIMITERS, BLANKS):
+        counts = Counter(len(row) for line in body if (row := _split(line, delimiter)) is not None)
+        if not counts:
+            continue
+        n_fields, n_lines = counts.most_common(1)[0]
+        if n_fields == 1:
+            continue
+        cells = [cell for line in body[:50] for cell in _split(line, delimiter) or ()]
+        n_read = sum(is_value(cell.strip()) or not cell.strip() for cell in cells)
+        # Blanks stand in texts and in times as well.
+        weight = 0.5 if delimiter == BLANKS else 1.0
+        score = weight * n_lines / len(body) * (0.1 + n_read / max(1, len(cells)))
+        if score > best[0]:
+            best = score, delimiter, n_fields
+    return best[1], best[2]
