@@ -2,7 +2,9 @@
 
 import math
 import re
+import shutil
 import sqlite3
+import subprocess
 import time
 import tomllib
 import uuid
@@ -25,25 +27,36 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "recipes.md"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def list_recipes() -> Iterator[tuple[str, dict[str, Any], str, str]]:
-    """Yield what each recipe is named, its settings, what a program writes, and the records."""
+def list_recipes() -> Iterator[tuple[str, dict[str, Any], str, str, str]]:
+    """Yield a recipe's name, settings, what a program writes, the records, and a command between.
+
+    The command reads the file that it names before the one that the settings name.
+    """
     for section in PAGE.read_text().split("\n## ")[1:]:
-        blocks = [(kind, text) for kind, text in _BLOCK.findall(section)]
+        found = _BLOCK.findall(section)
+        commands = [text for kind, text in found if kind == "sh"]
+        blocks = [text for kind, text in found if kind != "sh"]
         for i in range(0, len(blocks), 3):
-            (_, settings), (_, written), (_, records) = blocks[i : i + 3]
-            name = section.partition("\n")[0]
-            yield f"{name} {i // 3}", tomllib.loads(settings)["streams"], written, records
+            settings, written, records = blocks[i : i + 3]
+            name = f"{section.partition(chr(10))[0]} {i // 3}"
+            yield name, tomllib.loads(settings)["streams"], written, records, "".join(commands)
 
 
 RECIPES = list(list_recipes())
 
 
 def test_the_page_has_its_recipes() -> None:
-    assert len(RECIPES) >= 9
+    assert len(RECIPES) >= 12
 
 
-def write(folder: Path, source: dict[str, Any], written: str) -> None:
+def write(folder: Path, source: dict[str, Any], written: str, command: str) -> None:
     path = folder / source["path"]
+    if command:
+        if shutil.which(command.split(maxsplit=1)[0]) is None:
+            pytest.skip(f"{command.split(maxsplit=1)[0]} is not installed")
+        (folder / command.split()[-3]).write_text(written)
+        subprocess.run(command, cwd=folder, shell=True, check=True)
+        return
     if source["kind"] == "sqlite":
         with closing(sqlite3.connect(path)) as database:
             database.executescript(written)
@@ -71,10 +84,10 @@ def put_below(prefix: str, document: dict[str, Any]) -> None:
         document["columns"] = {name: f"{prefix}/{text}" for name, text in columns.items()}
 
 
-@pytest.mark.parametrize(("document", "written", "records"), [each[1:] for each in RECIPES],
-    ids=[each[0] for each in RECIPES])  # fmt: skip
+@pytest.mark.parametrize(("document", "written", "records", "command"), [e[1:] for e in RECIPES],
+    ids=[e[0] for e in RECIPES])  # fmt: skip
 def test_a_recipe_reads_what_the_program_writes(
-    document: dict[str, Any], written: str, records: str, tmp_path: Path
+    document: dict[str, Any], written: str, records: str, command: str, tmp_path: Path
 ) -> None:
     expected = [[float(cell) for cell in line.split()] for line in records.splitlines()]
     source, is_live = document["source"], document["source"]["kind"] == "mqtt"
@@ -85,7 +98,7 @@ def test_a_recipe_reads_what_the_program_writes(
             pytest.skip(f"no MQTT broker answers at {HOST}:{PORT}")
         put_below(prefix, document)
     else:
-        write(tmp_path, source, written)
+        write(tmp_path, source, written, command)
     document = {"name": "main", **document}
     stream = structure(StreamSettings, document, "streams[0]", folder=tmp_path)
     # Files are read when all of it is over; what comes now is joined when its interval is over.
