@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+import string
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +26,7 @@ from tests.walking import Walk
 
 pytestmark = pytest.mark.anyio
 
+DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "timeline.json"
 ON_BOTH = pytest.mark.parametrize("server", ["sqlite", "postgres"], indirect=True)
 PHASES = {
     "release": "phase.v1",
@@ -277,6 +282,27 @@ async def test_a_timeline_finds_the_window_of_the_change(server: Server) -> None
     # Each window has the cluster where it is: before and after the change.
     flows = [window["clusters"][moved["cluster"]]["centre"][1] for window in windows]
     assert max(flows[:3]) < min(flows[3:])
+    await check_dashboard(desk, study=study.hex(), analysis=asked["analysis_id"])
+
+
+async def check_dashboard(desk: Desk, **values: str) -> None:
+    """Check that an analyst's key reads each field that the dashboard of timelines names."""
+    board = json.loads(DASHBOARD.read_text())
+    queries = [each["query"]["infinityQuery"] for each in board["templating"]["list"][1:]]
+    queries += [target for panel in board["panels"] for target in panel["targets"]]
+    assert len(queries) == 7
+    for query in queries:
+        items: Any = await desk.read(string.Template(query["url"]).substitute(values))
+        for key in query["root_selector"].split("."):
+            items = items[key]
+        assert items
+        names = {column["text"] for column in query["columns"]}
+        assert set(re.findall(r"(\w+) ==", query.get("filterExpression", ""))) <= names
+        for item in items:
+            for column in query["columns"]:
+                found = item
+                for key in column["selector"].split("."):
+                    found = found[int(key)] if isinstance(found, list) else found[key]
 
 
 async def test_an_accepted_change_is_no_alarm_and_later_windows_are_compared_with_it(
