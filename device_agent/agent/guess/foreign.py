@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +10,6 @@ from sfumato.shared.errors import ConfigError
 
 _PREFIX: Final = 1 << 12
 """A format shows at the beginning."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Foreign:
-    looks: str
-    what: str
-    fix: str
 
 
 _POINTS = (
@@ -31,66 +23,61 @@ _RESOLVED = (
 )
 _SERIES = ".data.result[] | .metric as $m | .values[] | {time: .[0], value: .[1]} + $m"
 _COLUMNS = "range(WAY.FIRST | length) as $i | WAY | map_values(arrays | .[$i])"
+_NAMED = r'\w+=(?:"[^"]*"|[^\s,"]+)'
+_SAMPLE = r"[\w:]+(?:\{[^\n}]*\})? \S+\n"
+# How a file begins, what it then is, and the command for it.
 _FOREIGN = (
-    _Foreign(
-        looks=r"PK\x03\x04.*(?:xl/|\[Content_Types\]|mimetypeapplication/vnd\.oasis)",
-        what="is a spreadsheet",
-        fix="libreoffice --headless --convert-to csv FILE",
+    (
+        r"PK\x03\x04.*(?:xl/|\[Content_Types\]|mimetypeapplication/vnd\.oasis)",
+        "is a spreadsheet",
+        "libreoffice --headless --convert-to csv FILE",
     ),
-    _Foreign(looks=r"PK\x03\x04", what="is a zip archive", fix="unzip -p FILE > STEM.csv"),
-    _Foreign(looks="BZh", what="is packed by bzip2", fix="bunzip2 -k FILE"),
-    _Foreign(looks="\xfd7zXZ", what="is packed by xz", fix="unxz -k FILE"),
-    _Foreign(
-        looks=r"(?:[^\0]\0){2}",
-        what="is UTF-16 without a mark of byte order",
-        fix="iconv -f utf-16le -t utf-8 FILE > STEM.utf8.txt",
+    (r"PK\x03\x04", "is a zip archive", "unzip -p FILE > STEM.csv"),
+    ("BZh", "is packed by bzip2", "bunzip2 -k FILE"),
+    ("\xfd7zXZ", "is packed by xz", "unxz -k FILE"),
+    (
+        r"(?:[^\0]\0){2}",
+        "is UTF-16 without a mark of byte order",
+        "iconv -f utf-16le -t utf-8 FILE > STEM.utf8.txt",
     ),
-    _Foreign(
-        looks=r"[^<]{0,3}<(?s:.)*<gpx|[^<]{0,3}<gpx",
-        what="is GPX",
-        fix="gpsbabel -t -i gpx -f FILE -o unicsv -F STEM.csv",
+    (r"(?s:.)*<gpx", "is GPX", "gpsbabel -t -i gpx -f FILE -o unicsv -F STEM.csv"),
+    (r"(?:\xef\xbb\xbf)?\s*<[?!\w]", "is XML", "yq -p xml -o json FILE > STEM.json"),
+    (
+        r"[$!]G[A-Z]{4},",
+        "is NMEA 0183, whose degrees and minutes are no numbers",
+        "gpsbabel -t -i nmea -f FILE -o unicsv -F STEM.csv",
     ),
-    _Foreign(looks=r"\s*<[?!\w]", what="is XML", fix="yq -p xml -o json FILE > STEM.json"),
-    _Foreign(
-        looks=r"[$!]G[A-Z]{4},",
-        what="is NMEA 0183, whose degrees and minutes are no numbers",
-        fix="gpsbabel -t -i nmea -f FILE -o unicsv -F STEM.csv",
+    (
+        r"(?:Struct)?\{[\w.]+=",
+        "is the text of a map of Java, and no JSON",
+        "value.converter=org.apache.kafka.connect.storage.StringConverter",
     ),
-    _Foreign(
-        looks=r"(?:Struct)?\{[\w.]+=",
-        what="is the text of a map of Java, and no JSON",
-        fix="value.converter=org.apache.kafka.connect.storage.StringConverter",
+    (
+        r'\s*\{\s*"resourceMetrics"',
+        "has many points a line",
+        f"jq -c '{_POINTS}' FILE > STEM.points.jsonl",
     ),
-    _Foreign(
-        looks=r'\s*\{\s*"resourceMetrics"',
-        what="has many points a line",
-        fix=f"jq -c '{_POINTS}' FILE > STEM.points.jsonl",
+    (
+        r'\s*\[\s*\{[^}]*"b[ntuv]"\s*:',
+        "is SenML whose records depend on the first one",
+        f"jq -c '{_RESOLVED}' FILE > STEM.jsonl",
     ),
-    _Foreign(
-        looks=r'\s*\[\s*\{[^}]*"b[ntuv]"\s*:',
-        what="is SenML whose records depend on the first one",
-        fix=f"jq -c '{_RESOLVED}' FILE > STEM.jsonl",
+    (
+        r'(?s:.)*"resultType"\s*:\s*"matrix"',
+        "holds lists of pairs",
+        f"jq -c '{_SERIES}' FILE > STEM.jsonl",
     ),
-    _Foreign(
-        looks=r'(?s:.)*"resultType"\s*:\s*"matrix"',
-        what="holds lists of pairs",
-        fix=f"jq -c '{_SERIES}' FILE > STEM.jsonl",
+    (
+        rf"(?:#[^\n]*\n)*# TYPE [^\n]*\n(?:#[^\n]*\n)*{_SAMPLE}",
+        "has values without times",
+        "awk -v t=$(date +%s000) '!/^#/ {print $0, t}' FILE >> STEM.log",
     ),
-    _Foreign(
-        looks=r"(?:#[^\n]*\n)*# TYPE [^\n]*\n(?:#[^\n]*\n)*[\w:]+(?:\{[^\n}]*\})? \S+\n",
-        what="has values without times",
-        fix="awk -v t=$(date +%s000) '!/^#/ {print $0, t}' FILE >> STEM.log",
+    (
+        f"{_NAMED} {_NAMED}",
+        "has names in each line",
+        "mlr --idkvp --ifs ' ' --ojsonl cat FILE > STEM.jsonl",
     ),
-    _Foreign(
-        looks=r'\w+=(?:"[^"]*"|[^\s,"]+) \w+=(?:"[^"]*"|[^\s,"]+)',
-        what="has names in each line",
-        fix="mlr --idkvp --ifs ' ' --ojsonl cat FILE > STEM.jsonl",
-    ),
-    _Foreign(
-        looks=r"(?s:.)*\0",
-        what="is no text",
-        fix="let the program that writes it export CSV",
-    ),
+    (r"(?s:.)*\0", "is no text", "let the program that writes it export CSV"),
 )
 
 
@@ -103,10 +90,10 @@ def refuse_foreign(data: bytes, path: Path) -> None:
         It is one; the fix says what makes a file of it that is read.
     """
     text = data[:_PREFIX].decode("latin-1")
-    for each in _FOREIGN:
-        if re.match(each.looks, text):
-            fix = each.fix.replace("FILE", path.name).replace("STEM", path.stem)
-            raise ConfigError(each.what, field=str(path), fix=f"make lines of it: {fix}")
+    for looks, what, fix in _FOREIGN:
+        if re.match(looks, text):
+            command = fix.replace("FILE", path.name).replace("STEM", path.stem)
+            raise ConfigError(what, field=str(path), fix=f"make lines of it: {command}")
 
 
 def refuse_columns(document: object, path: Path) -> ConfigError:
