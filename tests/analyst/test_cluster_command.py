@@ -84,7 +84,8 @@ def test_a_file_is_read_as_its_program_writes_it() -> None:
         ("delimitr=;", "--read.delimitr: is not a known key. Did you mean delimiter?"),
         ("skip_lines=two", "--read.skip_lines: must be a whole number"),
         ("thousands=.", "--read.thousands: must not be the decimal mark"),
-        ("encoding=utf-16", "--read.encoding: must be an encoding that keeps ASCII"),
+        ("encoding=utf-7", '--read.encoding: must be "utf-16", or an encoding that keeps ASCII'),
+        ("packed=zip", "--read.packed: must be"),
     ],
 )
 def test_how_a_file_is_written_is_refused_by_key_rule_and_fix(option: str, words: str) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import gzip
 import json
 import subprocess
 import sys
@@ -104,6 +105,13 @@ def test_each_line_of_a_file_gets_its_cluster_behind_it(agent: Agent) -> None:
         ["no", "d", "1", "", "", "unreadable"],
         ["12", "e", "5", "2", "5", "out of bounds, far"],
     ]
+
+
+def test_lines_of_a_packed_file_get_their_clusters(pulled: Agent) -> None:
+    path = pulled.folder / "more.csv.gz"
+    path.write_bytes(gzip.compress(b"x,y\n5,4\n", mtime=0))
+    assert pulled.run("cluster", "--csv", str(path)) == 0, pulled.err
+    assert pulled.out.splitlines()[1].startswith("5,4,2,")
 
 
 def test_labelling_asks_nobody_and_changes_nothing(pulled: Agent) -> None:

@@ -55,6 +55,39 @@ def make_parser(stream: StreamSettings, names: list[str]) -> tuple[RecordMapping
     return mapping, mapping.make_parser(stream.source)
 
 
+@pytest.mark.parametrize(
+    ("form", "text", "seconds"),
+    [
+        ("iso8601 or unix", "2026-01-01T00:00:01Z", 1_767_225_601.0),
+        ("iso8601 or unix", " 1767225601 ", 1_767_225_601.0),
+        ("iso8601 or unix_ms", "1767225601500", 1_767_225_601.5),
+        # Eight digits could be a date too: what is a number is one, whatever other lines hold.
+        ("iso8601 or unix", "20260101", 20_260_101.0),
+        ("iso8601 or unix", "20260101T000001Z", 1_767_225_601.0),
+        ("iso8601 or unix", "noon", None),
+        ("excel", "46023", 1_767_225_600.0),
+        ("excel", '"46023,5"', 1_767_268_800.0),
+        # To the millisecond: spreadsheets write so few digits that a minute would be missed.
+        ("excel", "46023.0104166667", 1_767_226_500.0),
+        # They count a day in 1900 that there never was.
+        ("excel", "60", None),
+        ("excel", "1e300", None),
+        ("excel", "2026-01-01", None),
+    ],
+)
+def test_a_time_is_read_from_its_own_text_alone(
+    form: str, text: str, seconds: float | None
+) -> None:
+    table, _ = parse(f"{text},1,a,1\n".encode(), 1, timestamp_format=form)
+    np.testing.assert_array_equal(table.timestamps, [np.nan if seconds is None else seconds])
+
+
+def test_numbers_of_json_are_times_too_where_either_may_stand() -> None:
+    lines = b'{"t": 1767225601, "x": 1, "y": 1}\n{"t": "2026-01-01T00:00:02Z", "x": 1, "y": 1}\n'
+    table, _ = parse(lines, 2, kind="jsonl", timestamp_format="iso8601 or unix")
+    assert table.timestamps.tolist() == [1_767_225_601.0, 1_767_225_602.0]
+
+
 @given(lines=st.lists(csv_line, min_size=1, max_size=70), form=st.sampled_from(["unix", "iso8601"]))
 def test_a_block_of_csv_is_read_as_its_lines_are_one_by_one(lines: list[bytes], form: str) -> None:
     whole, report = parse(
