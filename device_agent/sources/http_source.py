@@ -44,7 +44,11 @@ class HttpSettings(SourceSettings):
         member("The address, `https://` or `http://`.")
     )
     parameter: Text = member("The query parameter that carries the cursor.", default="cursor")
-    records: Text = member("The key of the answer that holds the records.", default="records")
+    records: Text = member(
+        "The key of the answer that holds the records, or the way to their list, such as "
+        "`data.items`; `.` for an answer that is the list.",
+        default="records",
+    )
     next: Text = member("The key of the answer that holds the next cursor.", default="next")
     first: Text | None = member(
         "The first cursor. Default: the first request has none, and each page is requested twice: "

@@ -8,13 +8,10 @@ are of these lines: a file that was packed or written anew goes on behind the sa
 from __future__ import annotations
 
 import codecs
-import gzip
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import IO, Any, Literal
 
 from sfumato.shared.errors import ConfigError, RecordError
@@ -106,6 +103,9 @@ def make_lines(file: FileIO, layout: FileLayout, path: Path) -> IO[bytes]:
         )
     if layout.has_lines:
         return file
+    # Loaded where it is needed: with what it loads it takes a megabyte.
+    from tempfile import TemporaryFile  # noqa: PLC0415
+
     before, n_bytes = stamp_file(file), 0
     lines = TemporaryFile()  # noqa: SIM115  # closed with the file
     try:
@@ -141,6 +141,9 @@ def show_command(path: Path, layout: FileLayout | None = None) -> str:
 
 
 def _unpack(file: FileIO, layout: FileLayout, path: Path) -> Iterator[bytes]:
+    import gzip  # noqa: PLC0415
+    import zlib  # noqa: PLC0415
+
     file.seek(0)
     unpacked: Any = file
     if layout.packed == "gzip":

@@ -119,6 +119,20 @@ def test_pages_are_followed_and_the_last_one_may_grow(feed: Feed) -> None:
     assert feed.asked[-1] == "/r?a=b&cursor=9"
 
 
+@pytest.mark.parametrize(
+    ("way", "page"),
+    [("data.items", b'{"ok": 1, "data": {"n": 2, "items": [%s]}}'), (".", b"[%s]")],
+)
+def test_the_records_of_a_page_may_lie_deeper_or_be_all_of_it(
+    way: str, page: bytes, feed: Feed
+) -> None:
+    reader = make_reader(feed, records=way)
+    feed.body = page % b'{"x": 1}'
+    assert reader.once() == [1.0]
+    feed.body = page % b'{"x": 1}, {"x": 2}'
+    assert reader.once() == [2.0]
+
+
 @settings(deadline=None, max_examples=15)
 @given(steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=8))
 def test_wherever_reading_stopped_it_goes_on(steps: list[tuple[int, int]]) -> None:
