@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table
 
-from sfumato.analyst.planning.files import show_exact
+from sfumato.shared.plan.statement import show_exact
 from sfumato.simulator.sweep import Quality, Sweep
 
 if TYPE_CHECKING:

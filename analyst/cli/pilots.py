@@ -35,7 +35,12 @@ from sfumato.analyst.planning.pilots import (
     require_strength,
 )
 from sfumato.analyst.planning.questions import parse_date, parse_window
-from sfumato.analyst.planning.refinement import MainOutline, refine, refine_study
+from sfumato.analyst.planning.refinement import (
+    format_refinement,
+    format_search_box,
+    refine_study,
+    refinement_to_json,
+)
 from sfumato.analyst.sketching.answers import LocalSketches
 from sfumato.analyst.sketching.sketch_file import read_sketch_file
 from sfumato.learning.answers.histograms import MOST_BARS
@@ -49,6 +54,7 @@ from sfumato.learning.calibration.words import describe_block, describe_drift
 from sfumato.learning.estimate.studies import read_study_levels, read_study_marginals
 from sfumato.learning.planning.outline import TARGET_SSE
 from sfumato.learning.planning.pilots import PilotOutline, plan_pilot
+from sfumato.learning.planning.refinement import MainOutline, refine
 from sfumato.shared.command import EXIT_REFUSED, SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import WindowRule, find_cautions
@@ -227,14 +233,14 @@ def _refine(
     draw(plot, make, option="--plot")
     is_refused = found.calibration.refusal is not None or found.doubt is not None
     if as_json:
-        print(json.dumps(found.to_json(), ensure_ascii=False))
+        print(json.dumps(refinement_to_json(found), ensure_ascii=False))
         if is_refused and not anyway:
             raise typer.Exit(EXIT_REFUSED)
     found.require_hope(anyway=anyway)
     box = search_box or output.with_suffix(".box.toml")
     # A new plan has a new seed: sketches of the old one could not be decoded any more.
-    write_text(output, found.format_spec(), exclusive=True)
-    write_text(box, found.format_search_box())
+    write_text(output, format_refinement(found), exclusive=True)
+    write_text(box, format_search_box(found))
     _say(*found.describe(), f"wrote {output} and {box}")
     if plan_path is None:
         _say(f"next: sfumato study create NAME {output} --within {box}")

@@ -27,7 +27,6 @@ from sfumato.analyst.planning.candidates import (
     describe_promise,
     describe_selection,
 )
-from sfumato.analyst.planning.doubts import require_hope
 from sfumato.analyst.planning.explanation import (
     describe_plan,
     explanation_to_json,
@@ -40,7 +39,7 @@ from sfumato.analyst.planning.spec import format_spec
 from sfumato.learning.planning.alternatives import Fleet, choose_parts, sum_outline
 from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, TARGET_SSE, StudyOutline
 from sfumato.learning.planning.planner import advise
-from sfumato.learning.planning.remedies import doubt_advice
+from sfumato.learning.planning.remedies import doubt_advice, require_hope
 from sfumato.shared.command import EXIT_REFUSED, SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError, PlanError
 from sfumato.shared.plan import SketchPlan, find_cautions, plan_from_spec, plan_to_json

@@ -24,10 +24,9 @@ from sfumato.analyst.cli.options import (
 )
 from sfumato.analyst.cli.search_boxes import Within, describe_search_box, read_search_box
 from sfumato.analyst.client import Client
-from sfumato.analyst.planning.doubts import require_hope
 from sfumato.analyst.planning.explanation import find_limit_doubt, predict_study
 from sfumato.analyst.planning.files import read_plan
-from sfumato.learning.planning.remedies import Doubt
+from sfumato.learning.planning.remedies import Doubt, require_hope
 from sfumato.shared.command import SETTINGS
 from sfumato.shared.errors import ConfigError, NotFoundError, StoreError
 from sfumato.shared.hosts import is_loopback

@@ -33,8 +33,6 @@ from sfumato.analyst.planning.candidates import (
     show_band,
     show_snr,
 )
-from sfumato.analyst.planning.doubts import describe_doubt, doubt_to_json
-from sfumato.analyst.planning.files import show_exact
 from sfumato.analyst.planning.spec import list_fields
 from sfumato.learning.planning.alternatives import (
     Fleet,
@@ -51,8 +49,9 @@ from sfumato.learning.planning.methods import MethodChoice, choose_method_of_stu
 from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline, guess_clusters
 from sfumato.learning.planning.planner import Advice, advise, find_smallest_epsilon
 from sfumato.learning.planning.quality import QualityBand
-from sfumato.learning.planning.remedies import Doubt, doubt_advice
+from sfumato.learning.planning.remedies import Doubt, describe_doubt, doubt_advice, doubt_to_json
 from sfumato.shared.errors import PrivacyError
+from sfumato.shared.plan.statement import show_exact
 
 CAVEATS = (
     "The SNR follows from the mechanism and one assumption: that the signal energy |z|^2 is "

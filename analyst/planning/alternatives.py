@@ -9,7 +9,6 @@ from typing import Any, Final
 from rich.table import Table
 
 from sfumato.analyst.planning.candidates import candidate_to_json, show_band, show_snr
-from sfumato.analyst.planning.files import show_exact
 from sfumato.learning.planning.alternatives import (
     FEW_SKETCHES,
     LEAST_REPORTS,
@@ -19,6 +18,7 @@ from sfumato.learning.planning.alternatives import (
 from sfumato.learning.planning.grids import HALF_WIDTH_IN_SPREADS, GridCandidate
 from sfumato.learning.planning.methods import SKETCH, MethodChoice
 from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.plan.statement import show_exact
 
 _TRUST: Final = {
     "local": "nobody",

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from sfumato.learning.planning.candidates import Candidate
-from sfumato.learning.planning.outline import ROUGH_SSE, StudyOutline
+from sfumato.learning.planning.outline import ROUGH_SSE, StudyOutline, round_up
 from sfumato.learning.planning.planner import Advice
 from sfumato.learning.planning.quality import QualityBand
 
@@ -68,13 +68,6 @@ def show_band(band: QualityBand) -> str:
     """Write both ends of a band."""
     high = f"to {band.high:.2f}" if math.isfinite(band.high) else "or more"
     return f"{band.low:.2f} {high}"
-
-
-def describe_size(unit: str, n_records: int, n_sketches: int) -> str:
-    """Describe how many records a study has; where the unit is a device, how many sketches."""
-    if unit == "device":
-        return f"{n_sketches:,} sketches, each of which counts as one record"
-    return f"{n_records:,} records in {n_sketches:,} sketch{'' if n_sketches == 1 else 'es'}"
 
 
 def describe_split(best: Candidate, n_sketches: int) -> str | None:
@@ -185,12 +178,6 @@ def describe_need(reports_needed: int | None, *, n_windows: int) -> str:
     if n_windows == 1:
         return f"About {number} devices are needed for {target}."
     return f"About {number} reports are needed for {target}, {n_windows:,} from each device."
-
-
-def round_up(number: int) -> int:
-    """Round a positive whole number up to two digits."""
-    step: int = 10 ** max(0, math.floor(math.log10(number)) - 1)
-    return -(-number // step) * step
 
 
 def phases_to_json(

@@ -13,21 +13,18 @@ from sfumato.analyst.planning.candidates import (
     band_to_json,
     describe_devices,
     describe_selection,
-    describe_size,
-    round_up,
     show_snr,
 )
-from sfumato.analyst.planning.doubts import describe_doubt, doubt_to_json
 from sfumato.learning.calibration.strength import count_needed_reports
 from sfumato.learning.planning.laws import describe_law
-from sfumato.learning.planning.outline import TARGET_SSE
+from sfumato.learning.planning.outline import TARGET_SSE, describe_size, round_up
 from sfumato.learning.planning.plans import (
     PlanPrediction,
     find_fleet,
     find_most_clusters,
     predict_plan,
 )
-from sfumato.learning.planning.remedies import Doubt
+from sfumato.learning.planning.remedies import Doubt, describe_doubt, doubt_to_json
 from sfumato.shared.core.features import PHASES
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import (
@@ -250,6 +247,8 @@ def describe_plan(plan: SketchPlan, prediction: PlanPrediction | None) -> Iterat
     yield "protects", statement.guarantee
     if statement.times is not None:
         yield "times", statement.times
+    if statement.campaign is not None:
+        yield "campaign", statement.campaign
     yield "people", statement.describe_people()
     yield "not covered", "\n".join(f"- {text}" for text in statement.unprotected)
     yield "public", "\n".join(f"- {fact.what}: {fact.detail}" for fact in statement.public)

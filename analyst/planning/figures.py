@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.typing import LineStyleType
 
-from sfumato.analyst.planning.files import show_exact
 from sfumato.analyst.plots import COLOURS
 from sfumato.learning.planning.candidates import Candidate, choose_candidate, predict_candidate
 from sfumato.learning.planning.outline import (
@@ -23,6 +22,7 @@ from sfumato.learning.planning.outline import (
 )
 from sfumato.learning.planning.planner import Advice, choose_reports
 from sfumato.shared.errors import PrivacyError
+from sfumato.shared.plan.statement import show_exact
 from sfumato.shared.privacy import MECHANISMS
 from sfumato.shared.privacy.mechanisms.phase import PHASE_REPORT
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +87,6 @@ def require_count(value: int, field: str) -> int:
     if value < 1:
         raise ConfigError("must be at least 1", field=field, fix="use a whole number such as 1")
     return value
-
-
-def show_exact(value: Fraction) -> str:
-    """Write a rational for people: a decimal where that is short and exact, else a fraction."""
-    decimal = f"{float(value):.6g}"
-    return decimal if Fraction(decimal) == value else str(value)
 
 
 def _read_json(path: Path) -> Any:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from sfumato.analyst.planning.candidates import round_up
-from sfumato.analyst.planning.files import show_exact
 from sfumato.analyst.planning.spec import format_dimension, format_window, quote
 from sfumato.learning.calibration.strength import CLEAR_STRENGTH, round_up_level
-from sfumato.learning.planning.pilots import Pilot
+from sfumato.learning.planning.outline import round_up
+from sfumato.learning.planning.pilots import Pilot, describe_overlap
 from sfumato.shared.errors import ConfigError, PlanError
-from sfumato.shared.plan import Dimension, LogTransform, WindowRule, describe_times
+from sfumato.shared.plan import Dimension, LogTransform, describe_times
 from sfumato.shared.plan.catalogue import find_narrow_range
 from sfumato.shared.plan.spec import MOST_SKETCHES
+from sfumato.shared.plan.statement import show_exact
 
 OCTAVES = 40
 """Bounds of a number: its resolution times 2^40 on both sides of zero."""
@@ -193,13 +193,6 @@ def _describe_cost(pilot: Pilot, cost: str) -> Iterator[str]:
             "both; devices cannot tell the two apart, because "
             f"{describe_overlap(pilot.spec.window)}, so the owner's ledger counts the sum for all"
         )
-
-
-def describe_overlap(window: WindowRule) -> str:
-    """Describe why a pilot with such windows may read records of its main study."""
-    if window.kind == "count":
-        return "windows by count know no times, and each study reads a source from its beginning"
-    return "it has no end, and records that come late or are dated wrongly join its open window"
 
 
 def format_pilot(pilot: Pilot) -> str:

@@ -254,3 +254,16 @@ def guess_clusters() -> float:
     changes the scale by 1.19 in four dimensions, which the law of frequencies forgives.
     """
     return math.sqrt(min(POSSIBLE_CLUSTERS) * max(POSSIBLE_CLUSTERS))
+
+
+def describe_size(unit: str, n_records: int, n_sketches: int) -> str:
+    """Describe how many records a study has; where the unit is a device, how many sketches."""
+    if unit == "device":
+        return f"{n_sketches:,} sketches, each of which counts as one record"
+    return f"{n_records:,} records in {n_sketches:,} sketch{'' if n_sketches == 1 else 'es'}"
+
+
+def round_up(number: int) -> int:
+    """Round a positive whole number up to two digits."""
+    step: int = 10 ** max(0, math.floor(math.log10(number)) - 1)
+    return -(-number // step) * step

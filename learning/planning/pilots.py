@@ -234,3 +234,10 @@ def _make(outline: PilotOutline, epsilon: Fraction, delta: Fraction, carried: in
 
 def _choose_late_rule(outline: PilotOutline) -> LateRule:
     return "open-window" if outline.window.end is None else "leave-out-outside"
+
+
+def describe_overlap(window: WindowRule) -> str:
+    """Describe why a pilot with such windows may read records of its main study."""
+    if window.kind == "count":
+        return "windows by count know no times, and each study reads a source from its beginning"
+    return "it has no end, and records that come late or are dated wrongly join its open window"

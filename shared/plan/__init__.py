@@ -4,6 +4,7 @@ Every package may import it. A plan is the only way to get frequencies, sensitiv
 mechanism, so a device computes what the digest in each of its sketches promises.
 """
 
+from sfumato.shared.plan.campaign import PHASE_NAMES, Campaign, Phase, require_follows
 from sfumato.shared.plan.dimensions import Axis, Dimension, LogTransform, RecordSpace
 from sfumato.shared.plan.documents import compute_plan_digest, encode_plan, plan_to_json
 from sfumato.shared.plan.encoding import decode_plan, draft_from_json, plan_from_json
@@ -38,7 +39,9 @@ from sfumato.shared.plan.statistics import (
 )
 
 __all__ = [
+    "PHASE_NAMES",
     "Axis",
+    "Campaign",
     "ClustersPart",
     "Dimension",
     "FourierPart",
@@ -50,6 +53,7 @@ __all__ = [
     "LocalRelease",
     "LogTransform",
     "MomentsPart",
+    "Phase",
     "PhaseRelease",
     "PlanSpec",
     "PrivacyStatement",
@@ -74,4 +78,5 @@ __all__ = [
     "plan_from_json",
     "plan_from_spec",
     "plan_to_json",
+    "require_follows",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.shared.core import FrequencyBlocks, FrequencyMatrix, Quantiser, RadiusLaw, Statistic
 from sfumato.shared.errors import PlanError, WrongStatisticError
+from sfumato.shared.plan.campaign import Campaign
 from sfumato.shared.plan.dimensions import Axis, Dimension, RecordSpace
 from sfumato.shared.plan.parts import (
     Helper,
@@ -82,6 +83,8 @@ class SketchPlan:
         they, but a record whose time lies before the origin, or at the end or later, or cannot be
         read, joins no window of this study. So no record is in two such studies whose times do not
         overlap.
+    campaign
+        The terms of the campaign that the study is a phase of; None for a study by itself.
     """
 
     format_version: int = FORMAT_VERSION
@@ -101,6 +104,7 @@ class SketchPlan:
     most_streams_per_device: int
     labels: tuple[Label, ...] = ()
     late_rule: LateRule = "open-window"
+    campaign: Campaign | None = field(default=None, metadata={"optional": True})
 
     # Derived values.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from sfumato.shared.plan.campaign import require_phase
 from sfumato.shared.plan.dimensions import require, require_plain
 from sfumato.shared.plan.parts import MOST_LATE_S, Helper, SumRelease
 from sfumato.shared.plan.statistics import HistogramPart
@@ -69,6 +70,8 @@ def require_valid(plan: SketchPlan) -> None:
         require(number is None or number >= 1, name, 'must be at least 1, or "unknown"')
     _require_window(plan)
     _require_labels(plan)
+    if plan.campaign is not None:
+        require_phase(plan, plan.campaign)
 
 
 def _require_combination(plan: SketchPlan) -> None:

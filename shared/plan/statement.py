@@ -61,6 +61,8 @@ class PrivacyStatement:
         its assumptions.
     times
         See :func:`describe_times`.
+    campaign
+        The phases of its campaign; None of a study by itself.
     unit
         ``record`` or ``device``, see :class:`~sfumato.shared.plan.parts.LocalRelease`.
     people
@@ -78,6 +80,7 @@ class PrivacyStatement:
 
     guarantee: str
     times: str | None
+    campaign: str | None
     unit: str
     people: tuple[GroupLoss, ...]
     max_records_per_person: int | None
@@ -88,7 +91,9 @@ class PrivacyStatement:
 
     def describe(self) -> str:
         """Describe the promise, its times, and what it means for people with several records."""
-        return " ".join(filter(None, (self.guarantee, self.times, self.describe_people())))
+        return " ".join(
+            filter(None, (self.guarantee, self.times, self.campaign, self.describe_people()))
+        )
 
     def describe_people(self) -> str:
         """Describe the loss of people with several records: epsilon at delta, delta at epsilon."""
@@ -142,6 +147,7 @@ def make_statement(plan: SketchPlan) -> PrivacyStatement:
     return PrivacyStatement(
         guarantee=_describe_guarantee(plan),
         times=describe_times(plan),
+        campaign=None if plan.campaign is None else plan.campaign.describe(),
         unit=plan.release.unit,
         people=tuple(
             compute_group_loss(plan.mechanism, n_records=q, n_windows=w)
@@ -490,6 +496,12 @@ def _describe_gaussian(people: tuple[GroupLoss, ...]) -> str:
         f"delta {delta}, {at}."
     )
     return " ".join(sentences)
+
+
+def show_exact(value: Fraction) -> str:
+    """Write a rational for people: a decimal where that is short and exact, else a fraction."""
+    decimal = f"{float(value):.6g}"
+    return decimal if Fraction(decimal) == value else str(value)
 
 
 def show_level(epsilon: Fraction, delta: Fraction) -> str:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.analyst.planning.candidates import describe_selection, round_up
+from sfumato.analyst.planning.candidates import describe_selection
+from sfumato.learning.planning.outline import round_up
 from sfumato.shared import command
 from tests.analyst.planning.commands import STUDY, advise, advise_json, refuse_advice, words_of
 

@@ -15,12 +15,13 @@ import pytest
 from sfumato.analyst.planning.explanation import describe_statistic
 from sfumato.analyst.planning.files import read_plan
 from sfumato.analyst.planning.pilots import describe_pilot, format_pilot, parse_columns
-from sfumato.analyst.planning.refinement import MainOutline, refine
+from sfumato.analyst.planning.refinement import format_refinement
 from sfumato.analyst.sketching.answers import LocalSketches
 from sfumato.analyst.sketching.sketch_file import read_sketch_file
 from sfumato.learning.answers.histograms import describe_calibration, describe_histogram
 from sfumato.learning.calibration.strength import CLEAR_STRENGTH
 from sfumato.learning.planning.pilots import PilotOutline, plan_pilot
+from sfumato.learning.planning.refinement import MainOutline, refine
 from sfumato.shared import command
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import HistogramPart, WindowRule, plan_from_spec
@@ -182,7 +183,7 @@ def test_the_reports_of_a_fleet_lead_to_the_plan_of_a_main_study() -> None:
     shown = describe_histogram(plan, totals, snapshot_id="00" * 32)
     main = refine(found, shown, plan, MainOutline(epsilon=Fraction(6)))
     assert "A record that only one of the two studies reads costs epsilon 6" in main.describe_cost()
-    made = plan_from_spec(tomllib.loads(main.format_spec()))
+    made = plan_from_spec(tomllib.loads(format_refinement(main)))
     assert made.release.unit == "device"
     for i, dimension in enumerate(made.dimensions):
         lower, upper = main.search_box[dimension.name]
@@ -342,7 +343,7 @@ def test_other_records_cost_the_larger_epsilon_and_begin_behind_the_pilot(
     found = refine(*answers, plan, MainOutline(epsilon=Fraction(1), origin=604800))
     assert found.epsilon == 1
     assert "costs epsilon 1, one that both read 1.2" in found.describe_cost()
-    spec = tomllib.loads(found.format_spec())
+    spec = tomllib.loads(format_refinement(found))
     assert spec["window"] == {"kind": "time", "origin": 604800, "length_s": 604800}
 
 
@@ -362,7 +363,7 @@ def test_a_pilot_of_other_records_ends_and_its_main_study_begins_there(
     assert command.main(["sketch", "x.npy", "--plan", "pilot.toml"]) == 2
     assert "late_rule: is leave-out-outside" in words_of(capsys.readouterr().err)
     found = refine(*answers, plan, MainOutline(epsilon=Fraction(1)))
-    main = plan_from_spec(tomllib.loads(found.format_spec()))
+    main = plan_from_spec(tomllib.loads(format_refinement(found)))
     assert main.window.origin == plan.window.end
     assert main.shares_no_record(plan)
     assert "one record costs epsilon 1, where devices read its time" in found.describe_cost()

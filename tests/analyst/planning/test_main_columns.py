@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.analyst.planning.columns import MainColumn, choose_columns, round_outward
+from sfumato.analyst.planning.refinement import format_column
+from sfumato.learning.planning.main_columns import MainColumn, choose_columns, round_outward
 from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.objects.declaration import make_sample
@@ -111,7 +112,9 @@ def make_pilot(dimension: Dimension) -> SketchPlan:
 
 
 def read(chosen: MainColumn) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = tomllib.loads("\n".join(chosen.format())).get("dimensions", [])
+    found: list[dict[str, Any]] = tomllib.loads("\n".join(format_column(chosen))).get(
+        "dimensions", []
+    )
     return found
 
 
@@ -138,7 +141,7 @@ def test_a_category_of_many_levels_is_left_out_with_the_reason() -> None:
     chosen = choose(Dimension(name="site", unit="1", levels=LEVELS))
     assert not chosen.is_kept
     assert read(chosen) == []
-    assert "17 are more than 16" in chosen.format()[0]
+    assert "17 are more than 16" in format_column(chosen)[0]
 
 
 @pytest.mark.parametrize("dimension", [NUMBER, CATEGORY])
@@ -147,8 +150,8 @@ def test_many_missing_values_without_a_rule_offer_one(dimension: Dimension) -> N
     assert chosen.loses_records
     (written,) = read(chosen)
     assert "missing" not in written
-    offered = next(line for line in chosen.format() if line.startswith("# missing = "))
-    uncommented = "\n".join(chosen.format()).replace(offered, offered.removeprefix("# "))
+    offered = next(line for line in format_column(chosen) if line.startswith("# missing = "))
+    uncommented = "\n".join(format_column(chosen)).replace(offered, offered.removeprefix("# "))
     (chosen_rule,) = tomllib.loads(uncommented)["dimensions"]
     assert chosen_rule["missing"] in ("north", 5.1)
     assert not choose(dimension, missing=0.05).loses_records

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from sfumato.analyst.planning.spec import format_dimension, quote
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.shared.plan import Dimension, LogTransform, SketchPlan
 from sfumato.shared.plan.dimensions import MOST_ONE_HOT
@@ -62,20 +61,6 @@ class MainColumn:
         """Whether many records are left out because they have no value here."""
         is_ruled = self.dimension.missing is not None
         return self.is_kept and not is_ruled and self.missing_share > MUCH_MISSING
-
-    def format(self) -> list[str]:
-        """Write it as lines of TOML; one that is left out as a comment."""
-        lines = ["[[dimensions]]", *format_dimension(self.dimension)]
-        if self.loses_records:
-            lines.append(f"# missing = {self._suggest()}")
-        if not self.is_kept:
-            lines = [f"# {line}" for line in lines]
-        return [*(f"# {comment}" for comment in self.comments), *lines]
-
-    def _suggest(self) -> str:
-        if self.centre is None:
-            return f"{quote(self.dimension.levels[0])}  # or another level"
-        return f"{self.centre:.3g}  # or another value inside the bounds"
 
 
 def choose_columns(
