@@ -15,6 +15,8 @@ from sfumato.aggregator.resources.alarms.service.scheduler import Scheduler
 from sfumato.aggregator.resources.alarms.service.schedules import ScheduleService
 from sfumato.aggregator.resources.batches.service.batches import BatchService
 from sfumato.aggregator.resources.batches.service.opener import BatchOpener
+from sfumato.aggregator.resources.campaigns.service.campaigns import CampaignService
+from sfumato.aggregator.resources.campaigns.service.following import FollowingPlans
 from sfumato.aggregator.resources.devices.service.enrolment import EnrolmentService
 from sfumato.aggregator.resources.devices.service.roster import RosterService
 from sfumato.aggregator.resources.devices.service.signed import DeviceService
@@ -62,8 +64,18 @@ class Services:
         self.advising = AdviceService(parts)
         self.accepting = AcceptService(parts)
         self.schedules = ScheduleService(parts)
+        self.campaigns = CampaignService(
+            parts,
+            self.studies,
+            FollowingPlans(parts, self.snapshots, self.statistics, self.decodes),
+        )
         self.scheduler = Scheduler(
-            parts, self.readiness, self.decodes, self.analyses, self.publishing
+            parts,
+            self.readiness,
+            self.decodes,
+            self.analyses,
+            self.publishing,
+            self.campaigns,
         )
         self.alarms = AlarmService(parts)
         self.deliverer = Deliverer(parts, self.readiness)

@@ -13,6 +13,7 @@ from sfumato.aggregator.api.responses import answer
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.resources.jobs.record import DecodeRecord
+from sfumato.aggregator.resources.jobs.service.decodes import read_look
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem
 from sfumato.shared.wire.calls.decodes import Decodes
@@ -82,7 +83,7 @@ async def ask_questions(
 async def plan_look(
     decode: DecodeId, body: PlanLookRequest, services: ServicesDep
 ) -> PlannedLookBody:
-    return (await services.decodes.plan_look(decode, body)).to_body()
+    return (await services.decodes.plan_look(decode, read_look(body))).to_body()
 
 
 @serves(router, Decodes.draw_synthetic_records)

@@ -19,6 +19,7 @@ from sfumato.aggregator.api.dependencies import (
 )
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.resources.devices.record import DeviceRecord
+from sfumato.aggregator.resources.devices.service.enrolment import Continuation
 from sfumato.aggregator.resources.devices.service.keys import key_id_of
 from sfumato.aggregator.resources.devices.service.roster import DeviceDetails, DeviceSummary
 from sfumato.aggregator.resources.sketches.record import StreamRecord
@@ -60,6 +61,11 @@ async def enrol(body: EnrolmentRequest, services: ServicesDep) -> tuple[Enrolmen
         labels=body.labels,
         proof=bytes.fromhex(body.proof),
         replaces=bytes.fromhex(body.replaces) if body.replaces else None,
+        continues=body.continues
+        and Continuation(
+            device_id=bytes.fromhex(body.continues.device_id),
+            proof=bytes.fromhex(body.continues.proof),
+        ),
     )
     return make_body(EnrolmentBody, device), is_new
 

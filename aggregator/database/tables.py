@@ -15,6 +15,7 @@ from sfumato.aggregator.base import generation
 from sfumato.aggregator.base.tables import METADATA
 from sfumato.aggregator.resources.alarms import store as alarms
 from sfumato.aggregator.resources.batches.store import batches
+from sfumato.aggregator.resources.campaigns import store as campaigns
 from sfumato.aggregator.resources.devices import store as devices
 from sfumato.aggregator.resources.jobs import store as jobs
 from sfumato.aggregator.resources.keys import store as keys
@@ -23,7 +24,18 @@ from sfumato.aggregator.resources.snapshots import store as snapshots
 from sfumato.aggregator.resources.studies import store as studies
 
 __all__ = ["METADATA", "digest_tables"]
-_STORES = (generation, keys, studies, devices, sketches, batches, snapshots, jobs, alarms)
+_STORES = (
+    generation,
+    keys,
+    studies,
+    devices,
+    sketches,
+    batches,
+    snapshots,
+    jobs,
+    campaigns,
+    alarms,
+)
 """Each adds its tables to ``METADATA`` when it is imported."""
 
 

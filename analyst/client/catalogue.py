@@ -6,6 +6,7 @@ from sfumato.analyst.client.methods import found, listed, listed_of, of_one, of_
 from sfumato.shared.wire.calls.alarms import Alarms
 from sfumato.shared.wire.calls.analyses import Analyses
 from sfumato.shared.wire.calls.batches import Batches
+from sfumato.shared.wire.calls.campaigns import Campaigns
 from sfumato.shared.wire.calls.decodes import Decodes
 from sfumato.shared.wire.calls.devices import Devices
 from sfumato.shared.wire.calls.keys import Keys
@@ -41,6 +42,10 @@ class Catalogue:
     analysis_state = of_one(Analyses.get_analysis)
     cancel_analysis = of_one(Analyses.cancel_analysis)
     accepted_changes = listed_of(Analyses.list_accepted_changes)
+
+    begin_campaign = of_one(Campaigns.begin_campaign)
+    campaign = of_one(Campaigns.get_campaign)
+    next_phase = of_one(Campaigns.next_phase)
 
     find_device = found("device")
     device = of_one(Devices.get_device)

@@ -108,6 +108,8 @@ class LookOutline:
         r, a divisor of k; None for all.
     candidates
         Other results of as many clusters in the same columns, to be compared.
+    window
+        The windows, instead of those that follow from the result's.
     """
 
     aim: Aim
@@ -119,6 +121,7 @@ class LookOutline:
     columns: tuple[Dimension, ...] = ()
     clusters_per_sketch: int | None = None
     candidates: tuple[ShownResult, ...] = ()
+    window: WindowRule | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -398,8 +401,13 @@ def _choose_numbers(first: ShownResult, outline: LookOutline) -> tuple[int, int]
 
 def _choose_window(plan: SketchPlan, outline: LookOutline) -> WindowRule:
     """Return the first plan's rule; for other records it begins where that has ended."""
-    rule = plan.window
-    if rule.kind == "count" or outline.shares_records or rule.end is None:
+    rule = outline.window or plan.window
+    if (
+        outline.window is not None
+        or rule.kind == "count"
+        or outline.shares_records
+        or rule.end is None
+    ):
         return rule
     return replace(rule, origin=rule.end, end=None)
 

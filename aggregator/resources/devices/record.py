@@ -54,6 +54,8 @@ class DeviceRecord:
         When an operator revoked it: its sketches stay, and no more are accepted.
     heartbeat, heartbeat_at
         The latest heartbeat, and when it arrived by the server's clock.
+    continues
+        The same device in the phase before of a campaign.
     replaces, begins
         The device whose place it took, and the first slot that is taken of it.
     """
@@ -71,6 +73,7 @@ class DeviceRecord:
     revoked: float | None = None
     heartbeat: Mapping[str, Any] | None = None
     heartbeat_at: float | None = None
+    continues: bytes | None = None
     replaces: bytes | None = None
     begins: int = 0
 

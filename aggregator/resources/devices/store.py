@@ -28,6 +28,7 @@ DEVICES = derive_table(
     Index(None, "study_id", "enrolled", "device_id"),
     Index(None, "enrolled", "device_id"),
     UniqueConstraint("study_id", "ordinal"),
+    UniqueConstraint("study_id", "continues"),
     order=("enrolled", "device_id"),
 )
 RETIRED_KEYS = derive_table(

@@ -24,6 +24,7 @@ AuditAction = Literal[
     "result.publish",
     "change.accept",
     "change.reopen",
+    "campaign.begin",
     "schedule.create",
     "schedule.change",
     "schedule.remove",

@@ -22,7 +22,10 @@ class StudyRecord:
     accept_until
         Until when a closed study accepts late sketches, if it does.
     version
-        The number of changes of ``state``, ``accept_until`` and ``search_box``, from 1.
+        The number of changes of ``state``, ``accept_until``, ``search_box`` and ``next_study``,
+        from 1.
+    next_study
+        The study of the next phase of its campaign, once it is published.
     search_box
         The search box of decodes that state none; empty for the plan's box.
     n_sketches, n_records
@@ -37,6 +40,7 @@ class StudyRecord:
     state: StudyState = "open"
     accept_until: float | None = None
     version: int = 1
+    next_study: bytes | None = None
     n_sketches: int = 0
     n_records: int = 0
     search_box: Stated = field(default_factory=dict)

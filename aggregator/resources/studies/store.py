@@ -99,6 +99,16 @@ async def change_study(transaction: Transaction, changed: StudyRecord) -> bool:
     return await transaction.run(statement) > 0
 
 
+async def link_next(transaction: Transaction, study_id: bytes, next_study: bytes) -> bool:
+    """Store which study follows; false, and nothing changes, where another does already."""
+    statement = (
+        update(STUDIES)
+        .where(STUDIES.c.study_id == study_id, STUDIES.c.next_study.is_(None))
+        .values(next_study=next_study, version=STUDIES.c.version + 1)
+    )
+    return await transaction.run(statement) > 0
+
+
 async def list_accepted(
     transaction: Transaction, study_id: bytes, *, lock: bool = False
 ) -> list[dict[str, Any]]:

@@ -31,10 +31,22 @@ Seconds = Annotated[float, Rule(ge=0, lt=253402300800)]
 
 
 @request
+class ContinuationRequest:
+    """The proof of a device that it took part in the phase before."""
+
+    device_id: Hex = member("The device's identity in the study of that phase.", "9b" * 32)
+    proof: Signature = member("Its present key's signature over what the new key signs.", "3c" * 64)
+
+
+@request
 class EnrolmentRequest:
     """An enrolment of a device."""
 
-    token: SmallText = member("The enrolment token.", "sfe_...")
+    token: SmallText = member(
+        "The enrolment token; left out by a device that continues a campaign.",
+        "sfe_...",
+        default="",
+    )
     study_id: Hex = member("The study to take part in.", SAMPLE_ID)
     public_key: Hex = member("The device's Ed25519 key, 32 bytes.", "d7" * 32)
     labels: Labels = member(
@@ -44,6 +56,11 @@ class EnrolmentRequest:
     replaces: Hex | None = member(
         "A silent device with the same labels, whose place this one takes. That device is revoked, "
         "and slots that it has sent are not taken again.",
+        None,
+        default=None,
+    )
+    continues: ContinuationRequest | None = member(
+        "The same device in the phase before of a campaign, in place of a token.",
         None,
         default=None,
     )
@@ -89,6 +106,9 @@ class NoticeBody:
         "When a closed study stops taking sketches that are on their way; null if it is open or "
         "takes none.",
         SAMPLE_TIME,
+    )
+    next_study: Hex | None = member(
+        "The study of the next phase of its campaign, once it is published.", None, default=None
     )
 
 

@@ -84,6 +84,9 @@ class StudyBody:
         None,
     )
     created: Time = member("When the study was created.", SAMPLE_TIME)
+    next_study: Hex | None = member(
+        "The study of the next phase of its campaign, once it is published.", None, default=None
+    )
     n_sketches: int = member("Number of stored sketches.", 120)
     n_records: int | None = member("Number of records in them; null if it is secret.", 240000)
     n_devices: int = member("Number of enrolled devices.", 40)

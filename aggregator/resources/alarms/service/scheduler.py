@@ -28,6 +28,7 @@ from sfumato.aggregator.resources.alarms.store import (
     lease_schedule,
     list_running_schedules,
 )
+from sfumato.aggregator.resources.campaigns.service.campaigns import CampaignService
 from sfumato.aggregator.resources.jobs.record import AnalysisRecord, DecodeRecord, JobRecord
 from sfumato.aggregator.resources.jobs.service.analyses import AnalysisService
 from sfumato.aggregator.resources.jobs.service.decodes import DecodeService
@@ -50,7 +51,7 @@ log = structlog.get_logger("aggregator.alarms")
 
 
 class Scheduler(Service):
-    """Starts the jobs of schedules, and queues the events of those that have ended."""
+    """Starts the jobs of schedules, queues the events of those that ended, and leads campaigns."""
 
     def __init__(
         self,
@@ -59,12 +60,14 @@ class Scheduler(Service):
         decodes: DecodeService,
         analyses: AnalysisService,
         publishing: PublishingService,
+        campaigns: CampaignService,
     ) -> None:
         super().__init__(parts)
         self._readiness = readiness
         self._decodes = decodes
         self._analyses = analyses
         self._publishing = publishing
+        self._campaigns = campaigns
 
     async def run(self, stop: asyncio.Event) -> None:
         """Start jobs when they are due until ``stop``, while the database can be used."""
@@ -89,6 +92,7 @@ class Scheduler(Service):
             The database does not answer.
         """
         await self._note_ended()
+        await self._campaigns.advance_due()
         n_started = 0
         while (schedule := await self._take()) is not None:
             await self._start(schedule)

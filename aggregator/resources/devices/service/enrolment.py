@@ -40,6 +40,14 @@ _REFUSALS: dict[TokenState, str] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Continuation:
+    """A device in the phase before of a campaign, and its signature over the proof's input."""
+
+    device_id: bytes
+    proof: bytes
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Enrolment:
     """A request whose proof was verified."""
@@ -49,6 +57,7 @@ class _Enrolment:
     public_key: bytes
     labels: Mapping[str, str]
     replaces: bytes | None
+    continues: Continuation | None
 
 
 class EnrolmentService(Service):
@@ -152,6 +161,7 @@ class EnrolmentService(Service):
         labels: Mapping[str, str],
         proof: bytes,
         replaces: bytes | None = None,
+        continues: Continuation | None = None,
     ) -> tuple[DeviceRecord, bool]:
         """Enrol a device; the same key with the same labels gets the same answer again.
 
@@ -159,6 +169,8 @@ class EnrolmentService(Service):
         ----------
         replaces
             A silent device that is revoked, and whose slots are not taken again.
+        continues
+            The same device in the phase before of a campaign, in place of a token.
 
         Returns
         -------
@@ -177,7 +189,10 @@ class EnrolmentService(Service):
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             verify_proof(proof_input, public_key=public_key, proof=proof)
-            await self._find_token(transaction, token, study_id)
+            if continues is None:
+                await self._find_token(transaction, token, study_id)
+            else:
+                await _require_continued(transaction, study_id, continues, proof_input)
         return await self._batches.submit(
             _Enrolment(
                 token=token,
@@ -185,6 +200,7 @@ class EnrolmentService(Service):
                 public_key=public_key,
                 labels=labels,
                 replaces=replaces,
+                continues=continues,
             )
         )
 
@@ -218,10 +234,12 @@ class EnrolmentService(Service):
         self, transaction: Transaction, wanted: _Enrolment
     ) -> tuple[DeviceRecord, bool]:
         study = await require_study(transaction, wanted.study_id)
-        known = await self._find_token(transaction, wanted.token, wanted.study_id, lock=True)
+        token = None
+        if wanted.continues is None:
+            token = await self._find_token(transaction, wanted.token, wanted.study_id, lock=True)
         present = await transaction.get(DeviceRecord, device_id_of(wanted.public_key))
         if present is None:
-            return await self._add(transaction, study, known, wanted), True
+            return await self._add(transaction, study, token, wanted), True
         _require_same(present, wanted.study_id, wanted.labels)
         return present, False
 
@@ -240,7 +258,7 @@ class EnrolmentService(Service):
         self,
         transaction: Transaction,
         study: StudyRecord,
-        token: TokenRecord,
+        token: TokenRecord | None,
         wanted: _Enrolment,
     ) -> DeviceRecord:
         if study.state != "open":
@@ -253,21 +271,27 @@ class EnrolmentService(Service):
         plan = await self._plans.get(study)
         public_key, labels = wanted.public_key, wanted.labels
         _require_declared(plan, labels)
-        _require_complete(plan, labels, token.labels or {})
-        if not await use_token(transaction, token.token_hash, now=now):
+        _require_complete(plan, labels, (token and token.labels) or {})
+        begins = 0
+        if token is None:
+            await _require_single(transaction, wanted)
+        elif not await use_token(transaction, token.token_hash, now=now):
             raise AccessError(
                 _REFUSALS[token.state_at(now)],
                 field="token",
                 fix="ask the operator for another token",
             )
+        else:
+            begins = await _end_replaced(transaction, plan, token, wanted, now=now)
         device = DeviceRecord(
             device_id=device_id_of(public_key),
             study_id=study.study_id,
             public_key=public_key,
             labels=dict(labels),
             enrolled=now,
+            continues=wanted.continues.device_id if wanted.continues else None,
             replaces=wanted.replaces,
-            begins=await _end_replaced(transaction, plan, token, wanted, now=now),
+            begins=begins,
         )
         if await add_device(transaction, device):
             return device
@@ -275,6 +299,40 @@ class EnrolmentService(Service):
         raise StoreError(
             "is being enrolled by another request", field="public_key", fix="send the same again"
         )
+
+
+async def _require_continued(
+    transaction: Transaction, study_id: bytes, continues: Continuation, proof_input: bytes
+) -> None:
+    """Check that a device of the phase before asks, and that its study leads to this one.
+
+    Raises
+    ------
+    AccessError, SignatureError
+        It does not.
+    """
+    before = await transaction.get(DeviceRecord, continues.device_id)
+    if before is None or before.revoked is not None or before.excluded is not None:
+        raise _refuse_continuation("must be a device that may take part in its study")
+    study = await transaction.get(StudyRecord, before.study_id)
+    if study is None or study.next_study != study_id:
+        raise _refuse_continuation("must be of the phase before, in the same campaign")
+    verify_proof(proof_input, public_key=before.public_key, proof=continues.proof)
+
+
+async def _require_single(transaction: Transaction, wanted: _Enrolment) -> None:
+    """Refuse a second device in the place of one: it could count its records twice."""
+    assert wanted.continues is not None, "it has no token"
+    before = await transaction.get(DeviceRecord, wanted.continues.device_id, lock=True)
+    if before is None or dict(before.labels) != dict(wanted.labels):
+        raise _refuse_continuation("must have the labels that it enrolled with")
+    others = {"study_id": wanted.study_id, "continues": wanted.continues.device_id}
+    if wanted.replaces is not None or await transaction.find(DeviceRecord, **others) is not None:
+        raise _refuse_continuation("is continued by another key already")
+
+
+def _refuse_continuation(rule: str) -> AccessError:
+    return AccessError(rule, field="continues", fix="ask the operator for a token of this study")
 
 
 async def _end_replaced(

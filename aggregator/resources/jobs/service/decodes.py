@@ -322,7 +322,7 @@ class DecodeService(RequestService[DecodeRecord]):
             self._inquiries.popitem(last=False)
         return decode, study, inquiry
 
-    async def plan_look(self, decode_id: bytes, asked: PlanLookRequest) -> LookPlan:
+    async def plan_look(self, decode_id: bytes, outline: LookOutline) -> LookPlan:
         """Plan a second look at a result; nothing is stored.
 
         Raises
@@ -334,16 +334,6 @@ class DecodeService(RequestService[DecodeRecord]):
         ConfigError, PlanError, PrivacyError
             A member breaks its rule, or the result cannot be looked at.
         """
-        outline = LookOutline(
-            aim=asked.aim,
-            epsilon=read_epsilon(asked.epsilon),
-            delta=read_number(asked.delta, "delta", "from 0 to below 1"),
-            n_records=asked.n_records,
-            n_sketches=asked.n_sketches,
-            shares_records=asked.same_records,
-            columns=tuple(asked.columns),
-            clusters_per_sketch=asked.clusters_per_sketch,
-        )
         async with self._store.begin() as transaction:
             decode = await self._require(transaction, decode_id)
             study = await require_study(transaction, decode.study_id)
@@ -392,6 +382,20 @@ class DecodeService(RequestService[DecodeRecord]):
             sources=sources,
             looks=await self._load_looks([bytes.fromhex(each) for each in decode.looks]),
         )
+
+
+def read_look(asked: PlanLookRequest) -> LookOutline:
+    """Read the facts of a look; raises ``ConfigError`` where a member breaks its rule."""
+    return LookOutline(
+        aim=asked.aim,
+        epsilon=read_epsilon(asked.epsilon),
+        delta=read_number(asked.delta, "delta", "from 0 to below 1"),
+        n_records=asked.n_records,
+        n_sketches=asked.n_sketches,
+        shares_records=asked.same_records,
+        columns=tuple(asked.columns),
+        clusters_per_sketch=asked.clusters_per_sketch,
+    )
 
 
 async def _require_snapshot(transaction: Transaction, decode: DecodeRecord) -> SnapshotRecord:

@@ -24,6 +24,7 @@ from sfumato.aggregator.resources.studies.store import (
     change_study,
     find_studies_of_plan,
     has_study_of_plan,
+    link_next,
     list_studies,
 )
 from sfumato.learning.estimate.search_box import Stated, check_search_box
@@ -58,6 +59,7 @@ class StudyService(Service):
         *,
         allow_same_plan: bool = True,
         search_box: Stated | None = None,
+        follows: bytes | None = None,
         actor: str = LOCAL_ACTOR,
     ) -> tuple[StudySummary, SketchPlan, bool]:
         """Create a study, or return the one with this name and plan; and whether it is new.
@@ -68,11 +70,14 @@ class StudyService(Service):
             Whether a study of another name may have the plan already.
         search_box
             See :class:`StudyRecord`; no part of the study's identity.
+        follows
+            The study of the campaign's phase before, whose devices will join this one.
 
         Raises
         ------
         StoreError
-            Another study has the plan, or the study exists with another search box.
+            Another study has the plan or follows the same one, or the study exists with another
+            search box.
         ConfigError, PlanError, PrivacyError, UnsupportedVersionError
             The name or a field of the plan is invalid, or the helper has not accepted it.
         HelperError
@@ -105,6 +110,8 @@ class StudyService(Service):
             if not is_known and plan.sum_release is not None:
                 await _require_new_sum(transaction, record)
             is_new = await add_study(transaction, record)
+            if is_new and follows is not None:
+                await _require_first(transaction, follows, record.study_id)
             # Before any device enrols, which pins it then.
             await require_result_keys(transaction, now=record.created)
             if is_new:
@@ -133,7 +140,11 @@ class StudyService(Service):
             There is none with this identity.
         """
         async with self._store.begin() as transaction:
-            return await _summarise(transaction, await require_study(transaction, study_id))
+            return await self.summarise(transaction, study_id)
+
+    async def summarise(self, transaction: Transaction, study_id: bytes) -> StudySummary:
+        """Return a study inside a transaction; raises as :meth:`get`."""
+        return await _summarise(transaction, await require_study(transaction, study_id))
 
     async def get_record(self, study_id: bytes) -> StudyRecord:
         """Return a study without counting its devices."""
@@ -304,6 +315,14 @@ async def _require_new_plan(transaction: Transaction, record: StudyRecord) -> No
             field="plan",
             fix="use that study, or send allow_same_plan = true to release the same records, and "
             "spend budget on them, once more",
+        )
+
+
+async def _require_first(transaction: Transaction, before: bytes, after: bytes) -> None:
+    """Let a study follow another, unless one does already: two would ask the same records twice."""
+    if not await link_next(transaction, before, after):
+        raise StoreError(
+            "is followed by another study already", field="study", fix="see the campaign's status"
         )
 
 

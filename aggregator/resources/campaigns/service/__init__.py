@@ -1,0 +1,1 @@
+"""Campaigns: begin, report, and publish the next phase when one is over."""
