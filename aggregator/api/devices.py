@@ -28,6 +28,7 @@ from sfumato.shared.structure import structure
 from sfumato.shared.wire.calls.devices import Devices
 from sfumato.shared.wire.objects.declaration import make_body, to_rfc3339
 from sfumato.shared.wire.objects.devices import (
+    ContinuationRequest,
     DeviceStatusBody,
     EnrolmentBody,
     EnrolmentRequest,
@@ -61,13 +62,13 @@ async def enrol(body: EnrolmentRequest, services: ServicesDep) -> tuple[Enrolmen
         labels=body.labels,
         proof=bytes.fromhex(body.proof),
         replaces=bytes.fromhex(body.replaces) if body.replaces else None,
-        continues=body.continues
-        and Continuation(
-            device_id=bytes.fromhex(body.continues.device_id),
-            proof=bytes.fromhex(body.continues.proof),
-        ),
+        continues=None if body.continues is None else _read_continuation(body.continues),
     )
     return make_body(EnrolmentBody, device), is_new
+
+
+def _read_continuation(body: ContinuationRequest) -> Continuation:
+    return Continuation(device_id=bytes.fromhex(body.device_id), proof=bytes.fromhex(body.proof))
 
 
 @serves(router, Devices.get_own_device)

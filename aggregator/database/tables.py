@@ -24,18 +24,8 @@ from sfumato.aggregator.resources.snapshots import store as snapshots
 from sfumato.aggregator.resources.studies import store as studies
 
 __all__ = ["METADATA", "digest_tables"]
-_STORES = (
-    generation,
-    keys,
-    studies,
-    devices,
-    sketches,
-    batches,
-    snapshots,
-    jobs,
-    campaigns,
-    alarms,
-)
+_RESOURCES = (keys, studies, devices, sketches, batches, snapshots, jobs, campaigns, alarms)
+_STORES = (generation, *_RESOURCES)
 """Each adds its tables to ``METADATA`` when it is imported."""
 
 

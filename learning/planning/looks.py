@@ -401,13 +401,10 @@ def _choose_numbers(first: ShownResult, outline: LookOutline) -> tuple[int, int]
 
 def _choose_window(plan: SketchPlan, outline: LookOutline) -> WindowRule:
     """Return the first plan's rule; for other records it begins where that has ended."""
-    rule = outline.window or plan.window
-    if (
-        outline.window is not None
-        or rule.kind == "count"
-        or outline.shares_records
-        or rule.end is None
-    ):
+    if outline.window is not None:
+        return outline.window
+    rule = plan.window
+    if rule.kind == "count" or outline.shares_records or rule.end is None:
         return rule
     return replace(rule, origin=rule.end, end=None)
 
