@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from sfumato.device_agent.agent.campaign import narrow
 from sfumato.device_agent.agent.device import Clock, Device, open_device
 from sfumato.device_agent.agent.dry_run import DryRun, Sampler, SearchBox, without_lock
 from sfumato.device_agent.agent.dry_run_limits import find_problems, find_questions
@@ -192,6 +193,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
             ) as client:
                 answer = client.fetch_plan(settings.study)
                 plan = verify_plan(answer, settings.study)
+            settings = narrow(settings, plan)
             require_plan_allowed(settings, plan)
             if (settings.state_dir / DATABASE_NAME).exists():
                 # Of a device that was forgotten, and of other studies.

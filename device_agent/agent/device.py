@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
+from sfumato.device_agent.agent.campaign import narrow, reads
 from sfumato.device_agent.agent.owners_ledger import SharedBudget
 from sfumato.device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from sfumato.device_agent.server.connection import make_context
@@ -39,6 +40,7 @@ SHARE_SPENT = "most_sketches_per_device"
 class Device:
     """An open device.
 
+    ``reads`` is false in a phase of a campaign that it reads no record for.
     ``next_key`` is set only while the server is asked to take it. ``retired`` holds the replaced
     keys with the last sketches that each has signed.
     """
@@ -49,6 +51,7 @@ class Device:
     identity: Identity
     plan: SketchPlan
     shared: SharedBudget
+    reads: bool = True
     next_key: DeviceKey | None = None
     retired: Sequence[tuple[DeviceKey, Mapping[str, int]]] = ()
 
@@ -162,6 +165,7 @@ def open_device(settings: Settings, *, report_clock: Clock | None = None) -> Ite
                 )
             raise
         require_suitable(settings, plan)
+        settings = narrow(settings, plan)
         yield Device(
             settings=settings,
             key=key,
@@ -169,6 +173,7 @@ def open_device(settings: Settings, *, report_clock: Clock | None = None) -> Ite
             identity=identity,
             plan=plan,
             shared=SharedBudget(settings, identity, connection),
+            reads=reads(settings, plan, connection),
             next_key=next_key,
             retired=load_retired(keys, identity.keys),
         )
@@ -215,7 +220,8 @@ def require_suitable(settings: Settings, plan: SketchPlan) -> None:
     ConfigError
         A column is mapped to no dimension, a time is missing, or a label is not declared.
     """
-    dimensions = [dimension.name for dimension in plan.dimensions]
+    columns = plan.dimensions if plan.campaign is None else plan.campaign.columns
+    dimensions = [each.name for each in columns]
     for i, stream in enumerate(settings.streams):
         for name in stream.columns:
             if name not in dimensions:

@@ -9,14 +9,21 @@ import sqlite3
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sfumato.device_agent.agent.device import Clock, connect, require_suitable
+from sfumato.device_agent.agent.campaign import find_next, narrow, require_pinned
+from sfumato.device_agent.agent.device import Clock, Device, connect, require_suitable
 from sfumato.device_agent.agent.exchange.clocks import ServerClock
 from sfumato.device_agent.agent.exchange.comparison import require_no_copy
 from sfumato.device_agent.agent.exchange.published_result import pin_at_enrolment
-from sfumato.device_agent.agent.membership import Show, examine_unjoined, note_joined, require_fit
+from sfumato.device_agent.agent.membership import (
+    Show,
+    carry_joined,
+    examine_unjoined,
+    note_joined,
+    require_fit,
+)
 from sfumato.device_agent.agent.owners_ledger import SharedBudget, require_in_shared_budget
 from sfumato.device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from sfumato.device_agent.server.messages import DeviceAnswer, PlanAnswer
@@ -55,7 +62,13 @@ from sfumato.shared.errors import (
     SketchError,
     TransportError,
 )
-from sfumato.shared.plan import SketchPlan, compute_plan_digest, decode_plan, make_event
+from sfumato.shared.plan import (
+    SketchPlan,
+    compute_plan_digest,
+    decode_plan,
+    make_event,
+    require_follows,
+)
 from sfumato.shared.privacy import require_within_budget
 from sfumato.shared.wire import EnrolmentCode, compute_study_id, encode_proof_input
 
@@ -117,6 +130,38 @@ def enrol_device(
         return _enrol_in(settings, token=token, clock=clock, show=show, replaces=replaces)
 
 
+def join_next(device: Device, settings: Settings, *, clock: Clock) -> bool:
+    """Join the next phase of a campaign, if there is one; return whether there was.
+
+    Its plan must keep the terms that this device joined, and its streams must be read as they were
+    when they joined. To be called inside a held folder; repeating it is harmless.
+
+    Parameters
+    ----------
+    settings
+        The whole configuration, with the columns of every phase.
+
+    Raises
+    ------
+    PlanMismatchError, PlanError, PrivacyError, ConfigError
+        The plan, the policy, the budget or the settings do not allow it.
+    AccessError, TransportError
+        The server does not let it join, or did not answer.
+    """
+    study = find_next(device)
+    if study is None:
+        return False
+    _enrol_in(
+        replace(settings, study=study),
+        token="",
+        clock=clock,
+        show=lambda run, plan: None,
+        replaces=None,
+        before=device,
+    )
+    return True
+
+
 class _MaybeKnownError(TransportError):
     """The server did not answer, and may have taken the key."""
 
@@ -156,7 +201,13 @@ def _holds_device(settings: Settings) -> bool:
 
 
 def _enrol_in(
-    settings: Settings, *, token: str | None, clock: Clock, show: Show, replaces: bytes | None
+    settings: Settings,
+    *,
+    token: str | None,
+    clock: Clock,
+    show: Show,
+    replaces: bytes | None,
+    before: Device | None = None,
 ) -> EnrolReport:
     with closing(create_database(settings.state_dir, settings.study)) as connection:
         key, identity = _load(connection, settings)
@@ -167,25 +218,34 @@ def _enrol_in(
             answer = client.fetch_plan(settings.study)
             plan = verify_plan(answer, settings.study)
             _require_unchanged(identity, answer, settings)
+            if before is not None:
+                require_follows(before.plan, plan)
             require_plan_allowed(settings, plan)
             require_suitable(settings, plan)
+            settings = narrow(settings, plan)
             if identity is None:
                 _require_allowed(settings, plan, connection)
-            # The owner's look at the records comes before the device is known to anyone.
-            runs = examine_unjoined(
-                settings,
-                plan,
-                known=load_positions(connection),
-                digest_key=load_digest_key(key_folder(settings.state_dir, settings.study)),
-                now=clock(),
-                box=answer.search_box,
-            )
-            joining = require_fit(runs, lambda run: show(run, plan))
+            if before is None:
+                # The owner's look at the records comes before the device is known to anyone.
+                runs = examine_unjoined(
+                    settings,
+                    plan,
+                    known=load_positions(connection),
+                    digest_key=load_digest_key(key_folder(settings.state_dir, settings.study)),
+                    now=clock(),
+                    box=answer.search_box,
+                )
+                joining = require_fit(runs, lambda run: show(run, plan))
+            else:
+                # It decided on the whole campaign: no value is looked at again.
+                joining = {}
+                carry_joined(before.settings, settings)
+                require_pinned(before, settings.study)
             was_enrolled = identity is not None and _is_known(client)
             if not was_enrolled:
                 if token is None:
                     raise _describe_missing_code()
-                known = _enrol(client, settings, key, token, replaces)
+                known = _enrol(client, settings, key, token, replaces, before)
             else:
                 known = client.fetch_device()
             # Now its owner decides to trust this server.
@@ -288,10 +348,15 @@ def _is_known(client: ServerClient) -> bool:
 
 
 def _enrol(
-    client: ServerClient, settings: Settings, key: DeviceKey, token: str, replaces: bytes | None
+    client: ServerClient,
+    settings: Settings,
+    key: DeviceKey,
+    token: str,
+    replaces: bytes | None,
+    before: Device | None,
 ) -> DeviceAnswer:
     try:
-        _offer(client, settings, key, token, replaces)
+        _offer(client, settings, key, token, replaces, before)
     except TransportError as error:
         raise _keep(error, settings.state_dir) from error
     try:
@@ -308,7 +373,12 @@ def _keep(error: SketchError, folder: Path) -> _MaybeKnownError:
 
 
 def _offer(
-    client: ServerClient, settings: Settings, key: DeviceKey, token: str, replaces: bytes | None
+    client: ServerClient,
+    settings: Settings,
+    key: DeviceKey,
+    token: str,
+    replaces: bytes | None,
+    before: Device | None,
 ) -> None:
     proof_input = encode_proof_input(
         token=token, study=settings.study, public_key=key.public_bytes, labels=settings.labels
@@ -320,6 +390,9 @@ def _offer(
         labels=settings.labels,
         proof=key.sign(proof_input),
         replaces=replaces,
+        continues=None
+        if before is None
+        else (before.identity.device, before.key.sign(proof_input)),
     )
     if stated != key.key_id.hex():
         raise TransportError(

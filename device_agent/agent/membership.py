@@ -171,6 +171,26 @@ def note_joined(settings: Settings, runs: dict[str, DryRun]) -> None:
     save_joined(folder, joined)
 
 
+def carry_joined(before: Settings, settings: Settings) -> None:
+    """Let the streams of a phase join the next one, read as their owner saw them.
+
+    Raises
+    ------
+    ConfigError
+        One is read in another way than when it joined, or has not.
+    StoreError
+        It cannot be written.
+    """
+    known = {stream.name: require_joined(before, stream) for stream in before.streams}
+    save_joined(
+        key_folder(settings.state_dir, settings.study),
+        {
+            stream.name: replace(known[stream.name], digest=digest_reading(stream))
+            for stream in settings.streams
+        },
+    )
+
+
 def describe_unseen(run: DryRun, plan: SketchPlan) -> str:
     """Describe what a stream without a record to look at does once it has joined."""
     then = "it is read as the configuration says, once there is one"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from sfumato.device_agent.agent.campaign import list_active, list_phases
 from sfumato.device_agent.agent.device import SHARE_SPENT, Clock, Device, open_device
+from sfumato.device_agent.agent.enrol import join_next
 from sfumato.device_agent.agent.exchange.comparison import known_streams
 from sfumato.device_agent.agent.exchange.network import Network
 from sfumato.device_agent.agent.exchange.sender import SendSummary
@@ -90,6 +92,33 @@ class OnceReport:
         }
 
 
+def run_phases(
+    settings: Settings,
+    *,
+    send: bool,
+    send_for_s: float,
+    clock: Clock,
+    show: Callable[[str], None] = lambda _: None,
+) -> Iterator[OnceReport]:
+    """Make a pass over each phase of a campaign, also over those that can be joined now.
+
+    Yields a report for each; a study by itself has one. Raises as :func:`run_once`, and where the
+    next phase cannot be joined as :func:`join_next`.
+    """
+    check_folder(settings.state_dir, create=False)
+    for each in list_active(settings):
+        yield run_once(each, send=send, send_for_s=send_for_s, clock=clock, show=show)
+    while send and _join_next(settings, clock):
+        present = list_phases(settings)[-1]
+        yield run_once(present, send=send, send_for_s=send_for_s, clock=clock, show=show)
+
+
+def _join_next(settings: Settings, clock: Clock) -> bool:
+    present = list_phases(settings)[-1]
+    with holding(settings.state_dir), open_device(present) as device:
+        return join_next(device, settings, clock=clock)
+
+
 def run_once(
     settings: Settings,
     *,
@@ -134,7 +163,7 @@ def run_once(
             if study.poller.silence is not None:
                 study.poller.server_clock.keep()
             study.purge()
-            may_release = study.poller.may_release
+            may_release = study.poller.may_release and device.reads
             send = send and study.poller.may_send
             if not is_secret and may_release:
                 streams = _read_streams(device, clocks, clock, messages, show)

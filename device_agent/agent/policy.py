@@ -59,6 +59,9 @@ def require_plan_allowed(settings: Settings, plan: SketchPlan) -> None:
         raise _refuse(
             "neighbouring", f"does not allow {release.neighbouring} of the plan", "add it"
         )
+    others = [each.name for each in plan.dimensions if each.name not in policy.columns]
+    if policy.columns and others:
+        raise _refuse("columns", f"do not allow {', '.join(others)} of the plan", "add it")
     digest = compute_plan_digest(plan)
     if policy.plan_digests and digest not in policy.plan_digests:
         raise PlanMismatchError(
@@ -96,6 +99,10 @@ def describe_policy(settings: Settings) -> str:
     if policy.epsilon_per_window is not None:
         parts.append(f"epsilon at most {policy.epsilon_per_window} a window")
     parts += [", ".join(names) for names in (policy.mechanisms, policy.neighbouring) if names]
+    if policy.phases:
+        parts.append(f"phases {', '.join(policy.phases)}")
+    if policy.columns:
+        parts.append(f"columns {', '.join(policy.columns)} alone")
     if policy.helpers:
         parts.append(f"{len(policy.helpers)} helper(s)")
     if policy.plan_digests:

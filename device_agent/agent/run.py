@@ -11,10 +11,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
 
+from sfumato.device_agent.agent.campaign import (
+    find_next,
+    is_pinned,
+    list_active,
+    list_phases,
+    narrow,
+)
 from sfumato.device_agent.agent.device import Clock, Device, open_device, require_suitable
+from sfumato.device_agent.agent.enrol import join_next
 from sfumato.device_agent.agent.exchange.network import BackgroundNetwork, Call
 from sfumato.device_agent.agent.exchange.study import Study
 from sfumato.device_agent.agent.membership import (
@@ -42,13 +51,14 @@ from sfumato.device_agent.store.outbox import count_sketches
 from sfumato.device_agent.store.positions import load_positions
 from sfumato.device_agent.store.repair import holding
 from sfumato.shared.core.features import feature_table
-from sfumato.shared.errors import ConfigError, SketchError
+from sfumato.shared.errors import ConfigError, SketchError, TransportError
 from sfumato.shared.system import give_back, share_one_heap
 
 _LONGEST_SLEEP_S = 5.0
 _GRACE_S = 4
 _METRICS_S = 15.0
 _PURGE_S = 3600.0
+_JOIN_S, _REFUSED_S = 60.0, 3600.0
 
 
 class _OutOfTimeError(BaseException):
@@ -83,25 +93,61 @@ def run_daemon(loads: Sequence[Callable[[], Settings]], *, clock: Clock) -> None
         for folder in dict.fromkeys(settings.state_dir.resolve() for settings in every):
             for message in stack.enter_context(holding(folder)):
                 LOG.warning(message)
-        devices = [stack.enter_context(open_device(s, report_clock=clock)) for s in every]
-        for device in devices:
-            _require_runnable(device)
-        # To verify a plan takes large arrays, once.
-        feature_table.cache_clear()
-        give_back()
-        calls: SimpleQueue[Call] = SimpleQueue()
-        studies = [
-            _RunningStudy(d, load, clock, calls) for d, load in zip(devices, loads, strict=True)
-        ]
-        daemon = _Daemon(studies, calls)
+        daemon = _Daemon(SimpleQueue())
         with _listening(daemon):
             try:
-                daemon.run()
+                while not daemon.is_stopping:
+                    _run_phases(daemon, loads, clock)
             except _OutOfTimeError:
                 LOG.warning(
                     "stopped without saving a slow stream: its unsaved records are read again, or "
                     "lost if the source cannot repeat them"
                 )
+
+
+def _run_phases(daemon: _Daemon, loads: Sequence[Callable[[], Settings]], clock: Clock) -> None:
+    """Run until the process is stopped, or the next phase of a campaign can be joined; join it."""
+    active = [
+        (each, partial(_load_phase, load, each.study))
+        for load in loads
+        for each in list_active(load())
+    ]
+    with ExitStack() as stack:
+        devices = [stack.enter_context(open_device(s, report_clock=clock)) for s, _ in active]
+        for device in devices:
+            _require_runnable(device)
+        # To verify a plan takes large arrays, once.
+        feature_table.cache_clear()
+        give_back()
+        daemon.run(
+            [
+                _RunningStudy(device, load, clock, daemon.calls)
+                for device, (_, load) in zip(devices, active, strict=True)
+            ]
+        )
+    if not daemon.is_stopping:
+        for load in loads:
+            _join_next(daemon, load(), clock)
+
+
+def _load_phase(load: Callable[[], Settings], study: bytes) -> Settings:
+    return replace(load(), study=study)
+
+
+def _join_next(daemon: _Daemon, settings: Settings, clock: Clock) -> None:
+    """Join the next phase of a campaign; where that fails, it is tried again later."""
+    present = list_phases(settings)[-1]
+    try:
+        with open_device(present) as device:
+            if join_next(device, settings, clock=clock):
+                LOG.info("joined the next phase of the campaign")
+                return
+    except TransportError as error:
+        LOG.warning("the next phase is joined later: %s", error)
+        daemon.joins_at = time.monotonic() + _JOIN_S
+    except SketchError as error:
+        LOG.error("the next phase was not joined: %s", error)
+        daemon.joins_at = time.monotonic() + _REFUSED_S
 
 
 def _require_different_studies(every: Sequence[Settings]) -> None:
@@ -154,28 +200,38 @@ def _listening(daemon: _Daemon) -> Iterator[None]:
 
 
 class _Daemon:
-    def __init__(self, studies: Sequence[_RunningStudy], calls: SimpleQueue[Call]) -> None:
+    def __init__(self, calls: SimpleQueue[Call]) -> None:
         self.calls = calls
         self.is_stopping = False
-        self._studies = studies
+        self.joins_at = 0.0
+        """When the next phase of a campaign may be joined, by the timer."""
+        self._studies: Sequence[_RunningStudy] = ()
         self._notifier = Notifier()
         self._fed_at = 0.0
 
-    def run(self) -> None:
+    def run(self, studies: Sequence[_RunningStudy]) -> None:
+        """Lead studies until the process is to stop, or one can go on to its next phase."""
+        self._studies = studies
         for study in self._studies:
             study.start()
         self._notifier.notify("READY=1")
         try:
-            while not self.is_stopping:
+            while not (self.is_stopping or self._can_join()):
                 for study in self._studies:
                     study.step()
                 self._feed_watchdog()
                 self._make_calls(self._find_pause())
         finally:
-            self._notifier.notify("STOPPING=1")
+            if self.is_stopping:
+                self._notifier.notify("STOPPING=1")
             for study in self._studies:
                 study.close()
-        LOG.info("stopped; nothing is lost")
+            self._studies = ()
+        if self.is_stopping:
+            LOG.info("stopped; nothing is lost")
+
+    def _can_join(self) -> bool:
+        return time.monotonic() >= self.joins_at and any(each.is_over for each in self._studies)
 
     def reload(self) -> None:
         self._notifier.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
@@ -221,8 +277,26 @@ class _RunningStudy(Study):
             is_patient=True,
         )
         self._load = load
-        self._workers = [self._make_worker(stream) for stream in device.settings.streams]
+        self._workers: list[StreamWorker] = []
+        self._workers = self._replace_workers(device.settings)
         self._metrics_at = self._purges_at = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """True if the next phase of the campaign is there, and nothing of this one is to be read.
+
+        A stream that cannot be read now holds it up no longer than its windows are open.
+        """
+        device = self.device
+        if not device.reads:
+            # Of two phases the earlier one only sends.
+            return self.poller.notice.next_study is not None and not is_pinned(device)
+        end = device.plan.window.end
+        return (
+            find_next(device) is not None
+            and (end is None or self.read_clocks().latest_believable >= end)
+            and all(worker.is_idle for worker in self._workers)
+        )
 
     def start(self) -> None:
         LOG.info("started with %d stream(s)", len(self._workers))
@@ -238,7 +312,7 @@ class _RunningStudy(Study):
     def reload(self) -> None:
         """Reload the configuration; a bad one changes nothing."""
         try:
-            settings = self._load()
+            settings = narrow(self._load(), self.device.plan)
             self._require_reloadable(settings)
         except SketchError as error:
             LOG.error("the configuration was not reloaded: %s", error)
@@ -322,6 +396,8 @@ class _RunningStudy(Study):
         self._metrics_at = 0.0
 
     def _replace_workers(self, settings: Settings) -> list[StreamWorker]:
+        if not self.device.reads:
+            return []
         kept = {w.name: w for w in self._workers if w.settings in settings.streams}
         for worker in self._workers:
             if worker.name in kept:

@@ -18,7 +18,12 @@ from sfumato.shared.errors import ConfigError, SketchError
 if TYPE_CHECKING:
     from sfumato.device_agent.agent.check import Finding
     from sfumato.device_agent.agent.dry_run import DryRun
+    from sfumato.device_agent.agent.once import OnceReport
     from sfumato.shared.plan import SketchPlan
+
+
+_WHOLE = ("once", "forget")
+"""Commands about all phases of a campaign; the others are about the present one."""
 
 
 def run(options: SimpleNamespace) -> int:
@@ -43,7 +48,12 @@ def run(options: SimpleNamespace) -> int:
         "rotate-key": _rotate_key,
         "forget": _forget,
     }
-    return commands[options.command](load_settings(options.config), options)
+    settings = load_settings(options.config)
+    if options.command not in _WHOLE:
+        from sfumato.device_agent.agent.campaign import find_present
+
+        settings = find_present(settings)
+    return commands[options.command](settings, options)
 
 
 def _print_config(options: SimpleNamespace) -> int:
@@ -73,6 +83,7 @@ def _guess(options: SimpleNamespace) -> int:
 
 
 def _init(options: SimpleNamespace) -> int:
+    from sfumato.device_agent.agent.campaign import find_present
     from sfumato.device_agent.agent.enrol import enrol_device, load_settings_with_code
     from sfumato.device_agent.agent.policy import describe_budget, describe_policy
     from sfumato.device_agent.settings.agent_settings import find_absent
@@ -89,7 +100,7 @@ def _init(options: SimpleNamespace) -> int:
         settings, token = load_settings_with_code(options.config, code), code.token
     try:
         report = enrol_device(
-            settings,
+            find_present(settings),
             token=token,
             clock=time.time,
             show=_show_joining,
@@ -181,16 +192,21 @@ def _check_as_json(found: Iterable[Finding], *, values: bool) -> int:
 
 
 def _once(settings: Settings, options: SimpleNamespace) -> int:
-    from sfumato.device_agent.agent.once import run_once
-    from sfumato.device_agent.cli.tables import show_once
+    from sfumato.device_agent.agent.once import run_phases
 
-    report = run_once(
+    reports = run_phases(
         settings,
         send=not options.no_send,
         send_for_s=options.send_for,
         clock=time.time,
         show=partial(print, "sfumato-agent: note:", file=sys.stderr, flush=True),
     )
+    return max(_show_once(report, settings, options) for report in reports)
+
+
+def _show_once(report: OnceReport, settings: Settings, options: SimpleNamespace) -> int:
+    from sfumato.device_agent.cli.tables import show_once
+
     # A terminal shows values to whoever sits here; a file or pipe may be kept or sent on.
     shown = options.value_counts or (sys.stdout.isatty() and not report.hides_counts)
     print(
@@ -263,6 +279,7 @@ def _rotate_key(settings: Settings, options: SimpleNamespace) -> int:
 
 
 def _forget(settings: Settings, options: SimpleNamespace) -> int:
+    from sfumato.device_agent.agent.campaign import list_phases
     from sfumato.device_agent.agent.maintenance import forget_device
     from sfumato.device_agent.cli.arguments import FORGET_WARNING
     from sfumato.device_agent.cli.tables import describe_forgetting
@@ -271,7 +288,11 @@ def _forget(settings: Settings, options: SimpleNamespace) -> int:
     if not options.yes or not confirmed:
         missing = "--yes" if confirmed else "--yes --records-may-be-released-again"
         raise ConfigError(FORGET_WARNING, field=missing, fix="add it if you agree")
-    report = forget_device(settings, also_the_ledger=options.also_the_ledger)
+    phases = list_phases(settings) if settings.state_dir.is_dir() else [settings]
+    for each in reversed(phases):
+        # The first last: where one cannot be forgotten, the others are still found from it.
+        whole = options.also_the_ledger and each is phases[0]
+        report = forget_device(each, also_the_ledger=whole)
     print(describe_forgetting(report, is_ledger_kept=not options.also_the_ledger))
     return 0
 

@@ -77,11 +77,15 @@ class DeviceAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyAnswer:
-    """A study's life cycle as the server states it; ``accept_until`` is RFC 3339 text."""
+    """A study's life cycle as the server states it; ``accept_until`` is RFC 3339 text.
+
+    ``next_study`` is the study of the campaign's next phase, once it is published.
+    """
 
     state: str
     accept_until: str | None
     etag: str
+    next_study: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +173,10 @@ def read_study(data: bytes, *, etag: str) -> StudyAnswer:
         raise ANSWERS.refuse("state")
     is_kept = etag.isascii() and len(etag) <= _MOST_CHARACTERS
     return StudyAnswer(
-        state=notice.state, accept_until=notice.accept_until, etag=etag if is_kept else ""
+        state=notice.state,
+        accept_until=notice.accept_until,
+        etag=etag if is_kept else "",
+        next_study=None if notice.next_study is None else bytes.fromhex(notice.next_study),
     )
 
 

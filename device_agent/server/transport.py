@@ -42,6 +42,7 @@ from sfumato.shared.wire import (
     sign_request,
 )
 from sfumato.shared.wire.objects.devices import (
+    ContinuationRequest,
     EnrolmentBody,
     EnrolmentRequest,
     HeartbeatRequest,
@@ -124,8 +125,12 @@ class ServerClient:
         labels: Mapping[str, str],
         proof: bytes,
         replaces: bytes | None = None,
+        continues: tuple[bytes, bytes] | None = None,
     ) -> str:
-        """Enrol and return the device's identity as the server states it, hexadecimal."""
+        """Enrol and return the device's identity as the server states it, hexadecimal.
+
+        ``continues`` is the device in the phase before of a campaign, and its key's signature.
+        """
         body = EnrolmentRequest(
             token=token,
             study_id=study.hex(),
@@ -133,6 +138,9 @@ class ServerClient:
             labels=dict(labels),
             proof=proof.hex(),
             replaces=None if replaces is None else replaces.hex(),
+            continues=None
+            if continues is None
+            else ContinuationRequest(device_id=continues[0].hex(), proof=continues[1].hex()),
         )
         answer = self._request("POST", "/v1/enrolments", json=asdict(body))
         return ANSWERS.read(EnrolmentBody, answer.content).device_id

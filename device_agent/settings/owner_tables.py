@@ -94,6 +94,12 @@ class Policy:
         "the SHA-256 of its identity. Without one, no secure sum is allowed.",
         default=(),
     )
+    phases: Annotated[tuple[Literal["pilot", "sketch", "look"], ...], _ANY] = member(
+        "Of a campaign: the phases that this device takes part in.", default=()
+    )
+    columns: Annotated[tuple[Text, ...], _ANY] = member(
+        "The columns that a plan may read, and no other.", default=()
+    )
     plan_digests: Annotated[tuple[Digest, ...], _ANY] = member(
         "The digests of the plans that are allowed.", default=()
     )

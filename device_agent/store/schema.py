@@ -150,7 +150,8 @@ TABLES = (
         study BLOB PRIMARY KEY,
         state TEXT NOT NULL,
         accept_until REAL,
-        etag TEXT NOT NULL
+        etag TEXT NOT NULL,
+        next_study BLOB
     )
     """,
     """

@@ -22,11 +22,14 @@ class StudyNotice:
         since 1970-01-01 UTC.
     etag
         ETag for the next poll; empty to get the whole answer.
+    next_study
+        The study of the next phase of its campaign, once it is published.
     """
 
     state: str = "open"
     accept_until: float | None = None
     etag: str = ""
+    next_study: bytes | None = None
 
     @property
     def may_release(self) -> bool:
@@ -52,21 +55,27 @@ class StudyNotice:
 def load_notice(connection: sqlite3.Connection) -> StudyNotice:
     """Load the notice; a study without one counts as open."""
     row = connection.execute(
-        "SELECT state, accept_until, etag FROM study_notice WHERE study = ?",
+        "SELECT state, accept_until, etag, next_study FROM study_notice WHERE study = ?",
         (study_of(connection),),
     ).fetchone()
     if row is None:
         return StudyNotice()
-    return StudyNotice(state=row["state"], accept_until=row["accept_until"], etag=row["etag"])
+    return StudyNotice(**dict(row))
 
 
 def save_notice(connection: sqlite3.Connection, notice: StudyNotice) -> None:
     """Replace the notice."""
     with transaction(connection):
         connection.execute(
-            "INSERT OR REPLACE INTO study_notice (study, state, accept_until, etag)"
-            " VALUES (?, ?, ?, ?)",
-            (study_of(connection), notice.state, notice.accept_until, notice.etag),
+            "INSERT OR REPLACE INTO study_notice (study, state, accept_until, etag, next_study)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (
+                study_of(connection),
+                notice.state,
+                notice.accept_until,
+                notice.etag,
+                notice.next_study,
+            ),
         )
 
 

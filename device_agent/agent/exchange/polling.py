@@ -233,7 +233,9 @@ def _fetch_study(client: ServerClient, study: bytes, before: StudyNotice) -> Stu
     until = None
     if answer.accept_until is not None:
         until = datetime.fromisoformat(answer.accept_until).timestamp()
-    return StudyNotice(state=answer.state, accept_until=until, etag=answer.etag)
+    return StudyNotice(
+        state=answer.state, accept_until=until, etag=answer.etag, next_study=answer.next_study
+    )
 
 
 def _send_heartbeat(client: ServerClient, heartbeat: HeartbeatRequest) -> None:

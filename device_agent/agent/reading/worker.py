@@ -73,6 +73,11 @@ class StreamWorker:
         """True if records that were read cannot be read again."""
         return self._reader is not None and self._reader.source.guarantee.consumes
 
+    @property
+    def is_idle(self) -> bool:
+        """True if the last read found nothing more, or the stream cannot be read now."""
+        return self._is_over or self.problem is not None or self._reads_at > self._timer()
+
     def use(self, device: Device) -> None:
         """Apply other settings of the same device, and read soon."""
         self._device = device
