@@ -122,7 +122,7 @@ def _pilot(
     """
     outline = PilotOutline(
         dimensions=parse_columns(dimensions),
-        n_records=_parse_records(records),
+        n_records=parse_count(records),
         n_sketches=devices * windows,
         epsilon=parse_epsilon(epsilon, "--epsilon"),
         delta=parse_delta(delta, "--delta"),
@@ -203,7 +203,7 @@ def _refine(
         delta=parse_delta(delta, "--delta"),
         shares_records=same_records,
         target_sse=target,
-        n_records=None if records is None else _parse_records(records),
+        n_records=None if records is None else parse_count(records),
         n_sketches=None if devices is None else devices * windows,
     )
     n_clusters = clusters, most_clusters or clusters
@@ -349,7 +349,8 @@ def _describe_drifts(found: Sequence[ColumnDrift]) -> Iterator[object]:
     )
 
 
-def _parse_records(text: str) -> int:
+def parse_count(text: str) -> int:
+    """Read a number of records, such as 200000 or 2e5; raises ``ConfigError``."""
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?(e[0-9]{1,2})?", text.strip()):
         raise ConfigError(
             "must be a whole number", field="--records", fix="write it as 200000 or 2e5"

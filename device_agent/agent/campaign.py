@@ -10,7 +10,6 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sfumato.device_agent.settings.agent_settings import Settings
 from sfumato.device_agent.store.database import DATABASE_NAME, open_database
@@ -20,9 +19,6 @@ from sfumato.device_agent.store.phases import find_first, load_next, pin_next
 from sfumato.device_agent.store.server_state import load_notice
 from sfumato.shared.errors import PlanMismatchError
 from sfumato.shared.plan import PHASE_NAMES, SketchPlan, decode_plan
-
-if TYPE_CHECKING:
-    from sfumato.device_agent.agent.device import Device
 
 
 def list_phases(settings: Settings) -> list[Settings]:
@@ -98,20 +94,14 @@ def reads(settings: Settings, plan: SketchPlan, connection: sqlite3.Connection) 
     return plan.campaign.draw(find_first(connection, settings.study)) == plan.campaign.number
 
 
-def find_next(device: Device) -> bytes | None:
+def find_next(connection: sqlite3.Connection, study: bytes, plan: SketchPlan) -> bytes | None:
     """Return the study that the device may follow to; None without one."""
-    if device.plan.campaign is None or device.plan.campaign.is_last:
+    if plan.campaign is None or plan.campaign.is_last:
         return None
-    pinned = load_next(device.connection, device.identity.study)
-    return pinned or load_notice(device.connection).next_study
+    return load_next(connection, study) or load_notice(connection).next_study
 
 
-def is_pinned(device: Device) -> bool:
-    """Return whether the device has written down which study follows."""
-    return load_next(device.connection, device.identity.study) is not None
-
-
-def require_pinned(device: Device, study: bytes) -> None:
+def require_pinned(connection: sqlite3.Connection, study: bytes, following: bytes) -> None:
     """Write down which study follows; the window that is open dies with its phase.
 
     Raises
@@ -119,10 +109,10 @@ def require_pinned(device: Device, study: bytes) -> None:
     PlanMismatchError
         Another one was written down before.
     """
-    pinned = load_next(device.connection, device.identity.study)
+    pinned = load_next(connection, study)
     if pinned is None:
-        pin_next(device.connection, device.identity.study, study)
-    elif pinned != study:
+        pin_next(connection, study, following)
+    elif pinned != following:
         raise PlanMismatchError(
             f"must stay {pinned.hex()}: this device joined that study for the phase",
             field="next_study",

@@ -148,7 +148,7 @@ def join_next(device: Device, settings: Settings, *, clock: Clock) -> bool:
     AccessError, TransportError
         The server does not let it join, or did not answer.
     """
-    study = find_next(device)
+    study = find_next(device.connection, device.identity.study, device.plan)
     if study is None:
         return False
     _enrol_in(
@@ -240,7 +240,7 @@ def _enrol_in(
                 # It decided on the whole campaign: no value is looked at again.
                 joining = {}
                 carry_joined(before.settings, settings)
-                require_pinned(before, settings.study)
+                require_pinned(before.connection, before.identity.study, settings.study)
             was_enrolled = identity is not None and _is_known(client)
             if not was_enrolled:
                 if token is None:

@@ -17,7 +17,6 @@ from types import FrameType
 
 from sfumato.device_agent.agent.campaign import (
     find_next,
-    is_pinned,
     list_active,
     list_phases,
     narrow,
@@ -48,6 +47,7 @@ from sfumato.device_agent.sources.settings import StreamSettings
 from sfumato.device_agent.store.database import check_folder
 from sfumato.device_agent.store.key import key_folder, load_digest_key
 from sfumato.device_agent.store.outbox import count_sketches
+from sfumato.device_agent.store.phases import load_next
 from sfumato.device_agent.store.positions import load_positions
 from sfumato.device_agent.store.repair import holding
 from sfumato.shared.core.features import feature_table
@@ -288,12 +288,13 @@ class _RunningStudy(Study):
         A stream that cannot be read now holds it up no longer than its windows are open.
         """
         device = self.device
+        has_next = find_next(device.connection, device.identity.study, device.plan) is not None
         if not device.reads:
-            # Of two phases the earlier one only sends.
-            return self.poller.notice.next_study is not None and not is_pinned(device)
+            # Of two phases the earlier one only sends; a phase that is left out is over at once.
+            return load_next(device.connection, device.identity.study) is None and has_next
         end = device.plan.window.end
         return (
-            find_next(device) is not None
+            has_next
             and (end is None or self.read_clocks().latest_believable >= end)
             and all(worker.is_idle for worker in self._workers)
         )

@@ -17,6 +17,7 @@ from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
 from sfumato.aggregator.resources.snapshots.service.snapshots import SnapshotService
 from sfumato.aggregator.resources.snapshots.service.statistics import StatisticService
 from sfumato.aggregator.resources.studies.record import StudyRecord
+from sfumato.learning.answers.histograms import MOST_BARS
 from sfumato.learning.decoding.verdict import UNUSABLE
 from sfumato.learning.estimate.search_box import Stated
 from sfumato.learning.planning.looks import LookOutline
@@ -25,8 +26,6 @@ from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.errors import ConfigError, NotFoundError, PlanError
 from sfumato.shared.plan import Campaign, SketchPlan, require_follows
 from sfumato.shared.plan.derivation import verify
-
-_MOST_BARS = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +106,7 @@ class FollowingPlans(Service):
         snapshot, _ = await self._snapshots.create(study.study_id, Selection())
         key = snapshot.snapshot_id
         calibration = await self._statistics.describe_calibration(key, n_clusters=(k, k))
-        histogram = await self._statistics.describe_histogram(key, most_bars=_MOST_BARS)
+        histogram = await self._statistics.describe_histogram(key, most_bars=MOST_BARS)
         longer = _length(terms.next) / _length(terms)
         main = MainOutline(
             epsilon=phase.epsilon,

@@ -1,0 +1,210 @@
+"""``sfumato campaign``: studies that follow each other, which devices join once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from sfumato.analyst.cli.options import Answer, Anyway, Study, command, show_time
+from sfumato.analyst.cli.pilots import parse_count
+from sfumato.analyst.client import Client
+from sfumato.analyst.levels import parse_delta, parse_epsilon
+from sfumato.analyst.planning.campaigns import CampaignOutline, plan_campaign
+from sfumato.analyst.planning.pilots import parse_columns, require_strength
+from sfumato.analyst.planning.questions import parse_date, parse_window
+from sfumato.shared.command import SETTINGS
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import Label, find_cautions, make_statement
+from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code
+from sfumato.shared.wire.objects.campaigns import CampaignBody, PhaseBody
+
+app = typer.Typer(help="Run studies that follow each other, which devices join once.", **SETTINGS)
+
+
+@command(
+    app,
+    "create",
+    'sfumato campaign create heating --dimensions "room:degC:-30..60,load:kW" --clusters 5 \\',
+    "    --devices 6 --records 8640 --epsilon 1 --window 1d --windows 1,7,7 --start 2026-03-02",
+)
+def _create(
+    client: Client,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for people.")],
+    dimensions: Annotated[
+        list[str],
+        typer.Option(
+            metavar="COLUMNS", help="All columns, between commas, as `sfumato plan pilot` has them."
+        ),
+    ],
+    records: Annotated[str, typer.Option(help="Records of all devices in one window together.")],
+    devices: Annotated[int, typer.Option(min=1, help="Devices that take part.")],
+    clusters: Annotated[int, typer.Option(min=1, help="The number of clusters that is wanted.")],
+    epsilon: Annotated[
+        str, typer.Option(help="For each record, in the one phase that it is in; exact.")
+    ],
+    delta: Annotated[str, typer.Option(help="Delta; 0 for pure epsilon only.")] = "0",
+    window: Annotated[str, typer.Option(help="Length of a window, such as 6h or 1d.")] = "1d",
+    windows: Annotated[
+        str, typer.Option(help="Windows of pilot, sketch, and each look, between commas.")
+    ] = "1,7,7",
+    gap: Annotated[
+        int, typer.Option(min=0, help="Windows between two phases, which nobody reads.")
+    ] = 0,
+    start: Annotated[
+        str | None, typer.Option(help="Day in UTC on which the pilot begins; default: today.")
+    ] = None,
+    choose: Annotated[
+        bool, typer.Option("--choose", help="Choose the number of clusters, up to --clusters.")
+    ] = False,
+    ask: Annotated[
+        bool,
+        typer.Option("--ask", help="Wait for `sfumato campaign next` before each later phase."),
+    ] = False,
+    drawn: Annotated[
+        bool,
+        typer.Option(
+            "--drawn", help="Each device takes part in one phase: for devices with one record."
+        ),
+    ] = False,
+    neighbouring: Annotated[
+        Literal["replace-one", "add-remove-one"],
+        typer.Option(help="replace-one hides the values of a record; add-remove-one presence too."),
+    ] = "replace-one",
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE|...", help="A label of devices. Repeatable."),
+    ] = None,
+    per_person: Annotated[
+        int | None, typer.Option(min=1, help="Most records of one person in a window.")
+    ] = None,
+    anyway: Anyway = False,
+) -> Answer:
+    """Publish a campaign, and print the line with which each device joins it once.
+
+    A pilot finds the scale of each column, a sketch the clusters, and looks measure and refine
+    them. Each phase reads records of its own time, so that a record is in one phase and has the
+    whole epsilon there. The server makes each later plan from the answer before, and devices check
+    that it keeps the terms that they joined.
+    """
+    outline = CampaignOutline(
+        dimensions=parse_columns(dimensions),
+        n_records=parse_count(records),
+        n_devices=devices,
+        most_clusters=clusters,
+        epsilon=parse_epsilon(epsilon, "--epsilon"),
+        delta=parse_delta(delta, "--delta"),
+        origin=parse_date(start or datetime.now(UTC).date().isoformat()),
+        length_s=_parse_length(window),
+        n_windows=_parse_windows(windows),
+        gap=gap,
+        devices="drawn" if drawn else "all",
+        neighbouring=neighbouring,
+        labels=tuple(map(parse_label, label or [])),
+        max_records_per_person=per_person,
+    )
+    pilot, plan = plan_campaign(outline)
+    require_strength(pilot, anyway=anyway)
+    for caution in find_cautions(plan):
+        print(f"warning: {caution}", file=sys.stderr)
+    study = client.create_study(name, plan)
+    begun = client.begin_campaign(
+        study.study_id, n_devices=devices, is_automatic=not ask, chooses=choose
+    )
+    token = client.create_token(study.study_id, max_uses=devices)
+    code = encode_enrolment_code(
+        EnrolmentCode(server=client.url, study=bytes.fromhex(study.study_id), token=token)
+    )
+    yield {"campaign": begun, "code": code}
+    yield _tabulate(begun)
+    yield make_statement(plan).describe()
+    yield "next, on each device: sfumato-agent init --code with this line; then sfumato-agent run"
+    yield code
+    yield f"then: sfumato campaign status {study.study_id[:12]}"
+
+
+@command(app, "status", "sfumato campaign status heating")
+def _status(client: Client, study: Study) -> Answer:
+    """Show the phases of a campaign: when, how many devices, and what is awaited."""
+    found = client.campaign(client.find_study(study))
+    yield found
+    yield _tabulate(found)
+    yield from _describe_rest(found)
+
+
+@command(app, "next", "sfumato campaign next heating")
+def _next(client: Client, study: Study, anyway: Anyway = False) -> Answer:
+    """Publish the next phase now, without waiting for devices that are silent."""
+    found = client.next_phase(client.find_study(study), anyway=anyway)
+    yield found
+    yield _tabulate(found)
+    yield from _describe_rest(found)
+
+
+def _describe_rest(found: CampaignBody) -> Iterator[str]:
+    for phase in found.phases:
+        if phase.problem is not None:
+            yield f"{phase.name}: {phase.problem['detail']}"
+    if found.answer is None:
+        return
+    is_over = all(each.study_id and each.waits is None for each in found.phases)
+    yield f"{'answer' if is_over else 'answer so far'}: sfumato decode show {found.answer[:12]}"
+
+
+def _tabulate(found: CampaignBody) -> Table:
+    table = Table("phase", box=None, padding=(0, 2, 0, 0))
+    for heading in ("epsilon", "from", "until before", "devices", "sketches", "state"):
+        table.add_column(heading)
+    for each in found.phases:
+        devices = "" if each.study_id is None else f"{each.n_finished} of {each.n_devices} done"
+        table.add_row(
+            each.name,
+            each.epsilon,
+            *map(show_time, (each.begins, each.ends)),
+            devices,
+            f"{each.n_sketches:,}",
+            _describe_state(each),
+        )
+    return table
+
+
+def _describe_state(phase: PhaseBody) -> str:
+    if phase.study_id is None:
+        return "to come"
+    return "over" if phase.waits is None else f"waits: {phase.waits}"
+
+
+def _parse_length(text: str) -> int:
+    rule = parse_window(text)
+    if rule.kind == "count":
+        raise ConfigError("must be a length of time", field="--window", fix="write 6h or 1d")
+    return rule.length_s
+
+
+def _parse_windows(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ConfigError(
+            "must be whole numbers between commas", field="--windows", fix="write 1,7,7"
+        )
+    return [int(part) for part in parts]
+
+
+def parse_label(text: str) -> Label:
+    """Read a declared label, ``NAME=VALUE|VALUE``.
+
+    Raises
+    ------
+    ConfigError
+        It has another form.
+    """
+    name, _, values = (part.strip() for part in text.partition("="))
+    if not name or not values:
+        raise ConfigError(
+            f"cannot be read: {text!r}", field="--label", fix="write site=north|south"
+        )
+    return Label(name=name, values=tuple(value.strip() for value in values.split("|")))
