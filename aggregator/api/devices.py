@@ -56,7 +56,7 @@ router = APIRouter(tags=["devices"])
 @serves(router, Devices.enrol)
 async def enrol(body: EnrolmentRequest, services: ServicesDep) -> tuple[EnrolmentBody, bool]:
     device, is_new = await services.enrolment.enrol(
-        token=body.token,
+        token=body.token or "",
         study_id=bytes.fromhex(body.study_id),
         public_key=bytes.fromhex(body.public_key),
         labels=body.labels,

@@ -14,7 +14,13 @@ from sfumato.device_agent.server.connection import make_context
 from sfumato.device_agent.server.transport import ServerClient
 from sfumato.device_agent.settings.agent_settings import Settings
 from sfumato.device_agent.sources.settings import StreamSettings
-from sfumato.device_agent.store.database import check_folder, find_near, open_database, sum_ledger
+from sfumato.device_agent.store.database import (
+    check_folder,
+    find_near,
+    find_same_people,
+    open_database,
+    sum_ledger,
+)
 from sfumato.device_agent.store.identity import Identity, require_identity
 from sfumato.device_agent.store.key import DeviceKey, key_folder
 from sfumato.device_agent.store.key_change import load_keys, load_retired
@@ -88,6 +94,12 @@ class Device:
         reader = (self.identity.study, stream)
         return find_near(self.connection, reader, self._find_origins(stream) | set(origins))
 
+    def find_same_people(self, stream: str, origins: Iterable[Origin] = ()) -> set[Reader]:
+        """Return the other streams that may have released records of the same people."""
+        reader = (self.identity.study, stream)
+        read = self._find_origins(stream) | set(origins)
+        return find_same_people(self.connection, reader, read)
+
     def _find_origins(self, stream: str) -> set[Origin]:
         settings = [s for s in self.settings.streams if s.name == stream]
         return settings[0].find_origins(self.plan) if settings else set()
@@ -99,7 +111,9 @@ class Device:
         self._require_accepted(events)
         origins = self._find_origins(event.stream) | set(read)
         readers = self.find_near(event.stream, origins)
-        require_within_budget(events, event, self.settings.limits, readers=readers)
+        people = self.find_same_people(event.stream, origins)
+        limits = self.settings.limits
+        require_within_budget(events, event, limits, readers=readers, people=people)
         self.shared.require_affordable(self.settings, event, origins)
 
     def _require_accepted(self, before: Iterable[PrivacyEvent]) -> None:

@@ -33,6 +33,7 @@ from sfumato.device_agent.store.database import (
     check_folder,
     create_database,
     find_near,
+    find_same_people,
     open_database,
     sum_ledger,
 )
@@ -335,7 +336,8 @@ def _require_allowed(settings: Settings, plan: SketchPlan, connection: sqlite3.C
         event = make_event(plan, stream=stream.name, sequence=next_sequence, study=settings.study)
         origins = stream.find_origins(plan)
         near = find_near(connection, event.reader, origins)
-        require_within_budget(spent, event, settings.limits, readers=near)
+        people = find_same_people(connection, event.reader, origins)
+        require_within_budget(spent, event, settings.limits, readers=near, people=people)
         require_in_shared_budget(settings, connection, event, origins)
 
 

@@ -216,12 +216,13 @@ def _report(
     study, connection = device.identity.study, device.connection
     names = known_streams(connection, device.settings)
     shared = [{(study, name), *device.find_near(name)} for name in names]
+    people = [{(study, name), *device.find_same_people(name)} for name in names]
     return OnceReport(
         streams=streams,
         sending=sending,
         outbox=count_sketches(device.connection),
         per_record_loss=_largest(compute_per_record_loss(events, readers) for readers in shared),
-        lifetime_loss=_largest(compute_lifetime_loss(events, readers) for readers in shared),
+        lifetime_loss=_largest(compute_lifetime_loss(events, readers) for readers in people),
         messages=tuple(messages),
         value_messages=tuple(
             f"stream {stream.name}: {text}" for stream in streams for text in stream.value_messages

@@ -9,12 +9,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from sfumato.device_agent.agent.campaign import reads
 from sfumato.device_agent.agent.membership import find_unjoined
 from sfumato.device_agent.agent.owners_ledger import locate_ledger, sum_up_streams
 from sfumato.device_agent.agent.policy import describe_spent
 from sfumato.device_agent.agent.trusted import TrustedResult, load_trusted
 from sfumato.device_agent.settings.agent_settings import Settings
-from sfumato.device_agent.store.database import check_folder, find_near, open_database, sum_ledger
+from sfumato.device_agent.store.database import (
+    check_folder,
+    find_near,
+    find_same_people,
+    open_database,
+    sum_ledger,
+)
 from sfumato.device_agent.store.identity import (
     Identity,
     list_plans,
@@ -32,6 +39,7 @@ from sfumato.device_agent.store.server_state import StudyNotice, load_notice
 from sfumato.device_agent.store.streams import StreamState, list_streams, load_stream
 from sfumato.shared.errors import SketchError
 from sfumato.shared.plan import (
+    PHASE_NAMES,
     SketchPlan,
     compute_plan_digest,
     decode_plan,
@@ -64,6 +72,7 @@ class StatusReport:
     """Plan, streams and outbox; ``sketches`` are those that wait or were set aside.
 
     ``unjoined`` names the configured streams that are not read before their owner lets them join;
+    ``reads`` is false in a phase of a campaign that it leaves out;
     ``published`` is the result that was pulled last, or why it is not used.
 
     Where the plan hides the number of records, it is shown nowhere.
@@ -78,6 +87,7 @@ class StatusReport:
     notice: StudyNotice
     unjoined: tuple[str, ...]
     published: TrustedResult | SketchError | None
+    reads: bool
 
     def to_json(self, *, value_counts: bool) -> dict[str, Any]:
         """Return JSON values, without any sum; figures that depend on values only on request."""
@@ -87,6 +97,7 @@ class StatusReport:
             "server": self.server,
             "study_state": self.notice.state,
             "releases": describe_release(self.plan),
+            "phase": self._describe_phase(),
             "ordinal": self.identity.ordinal,
             "unjoined": list(self.unjoined),
             "published_result": self._describe_published(),
@@ -97,6 +108,18 @@ class StatusReport:
             ],
             **asdict(self.counts),
             "sketches": [_sketch_to_json(sketch) for sketch in self.sketches],
+        }
+
+    def _describe_phase(self) -> dict[str, Any] | None:
+        terms = self.plan.campaign
+        if terms is None:
+            return None
+        return {
+            "number": terms.number + 1,
+            "of": len(terms.phases),
+            "name": PHASE_NAMES[self.plan.kind],
+            "takes_part": self.reads,
+            "next_study": self.notice.next_study.hex() if self.notice.next_study else None,
         }
 
     def _describe_published(self) -> dict[str, Any] | None:
@@ -233,9 +256,11 @@ def report_status(settings: Settings) -> StatusReport:
     check_folder(settings.state_dir, create=False)
     with closing(open_database(settings.state_dir, settings.study)) as connection:
         identity = require_identity(connection, settings.state_dir)
+        plan = decode_plan(identity.plan_bytes)
         return StatusReport(
             identity=identity,
-            plan=decode_plan(identity.plan_bytes),
+            plan=plan,
+            reads=reads(settings, plan, connection),
             server=settings.server,
             streams=tuple(load_stream(connection, name) for name in list_streams(connection)),
             counts=count_sketches(connection),
@@ -265,9 +290,13 @@ def report_budget(settings: Settings) -> BudgetReport:
         readers = {event.reader for event in events} | origins.keys()
         readers |= {(settings.study, name) for name in list_streams(connection)}
         near = {r: find_near(connection, r, origins.get(r, ())) for r in readers}
+        people = {r: find_same_people(connection, r, origins.get(r, ())) for r in readers}
         plans = [decode_plan(data) for data in list_plans(connection)]
         counted = {} if plan is None else sum_up_streams(settings, connection, plan)
-    streams = [_report_stream(events, r, near[r], settings.limits, plan) for r in sorted(readers)]
+    streams = [
+        _report_stream(events, r, near[r], people[r], settings.limits, plan)
+        for r in sorted(readers)
+    ]
     return BudgetReport(
         streams=tuple(streams),
         entries=entries,
@@ -282,11 +311,12 @@ def _report_stream(
     events: list[PrivacyEvent],
     reader: Reader,
     near: set[Reader],
+    people: set[Reader],
     budget: Budget,
     plan: SketchPlan | None,
 ) -> StreamBudget:
     study, stream = reader
-    readers = {reader, *near}
+    readers, ever = {reader, *near}, {reader, *near, *people}
     return StreamBudget(
         study=study,
         stream=stream,
@@ -296,21 +326,24 @@ def _report_stream(
         n_releases=sum(event.count for event in events if event.reader == reader),
         per_record_loss=compute_per_record_loss(events, readers),
         per_record_limit=budget.per_record,
-        lifetime_loss=compute_lifetime_loss(events, readers),
+        lifetime_loss=compute_lifetime_loss(events, ever),
         lifetime_limit=budget.lifetime,
-        people=_find_people(events, readers, plan),
+        people=_find_people(events, readers, ever, plan),
         explanation=explain_relations(event for event in events if event.reader in readers),
     )
 
 
 def _find_people(
-    events: Sequence[PrivacyEvent], readers: set[Reader], plan: SketchPlan | None
+    events: Sequence[PrivacyEvent],
+    readers: set[Reader],
+    people: set[Reader],
+    plan: SketchPlan | None,
 ) -> tuple[GroupSpent, ...]:
     """Bound what was spent on people with several records, at the largest delta of a release."""
     most = None if plan is None else plan.max_records_per_person
     if plan is not None and plan.protects_devices:
         most = 1  # all records of a window count as one
-    once, ever = select_per_record(events, readers), select_lifetime(events, readers)
+    once, ever = select_per_record(events, readers), select_lifetime(events, people)
     if not ever:
         return ()
     return tuple(

@@ -129,10 +129,11 @@ class ServerClient:
     ) -> str:
         """Enrol and return the device's identity as the server states it, hexadecimal.
 
-        ``continues`` is the device in the phase before of a campaign, and its key's signature.
+        The token is empty where ``continues`` has the device in the phase before of a campaign, and
+        the signature of its key there over the proof's input.
         """
         body = EnrolmentRequest(
-            token=token,
+            token=token or None,
             study_id=study.hex(),
             public_key=public_key.hex(),
             labels=dict(labels),

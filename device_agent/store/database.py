@@ -201,6 +201,15 @@ def find_near(
         return (ledger or LedgerSums()).find_near(connection, reader, origins)
 
 
+def find_same_people(
+    connection: sqlite3.Connection, reader: Reader, origins: Iterable[Origin]
+) -> set[Reader]:
+    """Return the other streams whose releases may hold records of the same people."""
+    ledger = connection.ledger if isinstance(connection, Connection) else None
+    with translating():
+        return (ledger or LedgerSums()).find_same_people(connection, reader, origins)
+
+
 def truncate_log(connection: sqlite3.Connection) -> None:
     """Checkpoint the write-ahead log and empty it, so that no erased sum stays.
 

@@ -62,6 +62,15 @@ class LedgerSums:
         origins
             What the stream reads now; what it has released from is known.
         """
+        return self._load_index(connection).find_near(reader, origins)
+
+    def find_same_people(
+        self, connection: sqlite3.Connection, reader: Reader, origins: Iterable[Origin]
+    ) -> set[Reader]:
+        """Return the other streams that may have released records of the same people."""
+        return self._load_index(connection).find_same_people(reader, origins)
+
+    def _load_index(self, connection: sqlite3.Connection) -> OriginIndex:
         index, last_id = self._index, self._last_origin
         if connection.in_transaction:  # what is not committed may be taken back
             index, last_id = OriginIndex(), 0
@@ -70,7 +79,7 @@ class LedgerSums:
             last_id = row["id"]
         if index is self._index:
             self._last_origin = last_id
-        return index.find_near(reader, origins)
+        return index
 
 
 def study_of(connection: sqlite3.Connection) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,9 +202,18 @@ def _judge(predicted: VerdictBody | None, measured: VerdictBody) -> VerdictBody:
 
 
 def _add_up(plans: Sequence[SketchPlan]) -> dict[str, str]:
-    """Return what a record costs that all of them read."""
+    """Return what a record costs: the largest where no two plans read the same records."""
+    number = f"{len(plans) - 1} look{'s' if len(plans) > 2 else ''}"
+    if all(a.shares_no_record(b) for a, b in combinations(plans, 2)):
+        epsilon = max(plan.release.epsilon for plan in plans)
+        delta = max(plan.release.delta for plan in plans)
+        words = (
+            f"no record is in two of the sketch and {number}, because each reads other times: a "
+            f"record costs {show_level(epsilon, delta)}, where devices read its time in the same "
+            "way for all"
+        )
+        return {"epsilon": str(epsilon), "delta": str(delta), "cost": words}
     epsilon = sum((plan.release.epsilon for plan in plans), Fraction(0))
     delta = sum((plan.release.delta for plan in plans), Fraction(0))
-    number = f"{len(plans) - 1} look{'s' if len(plans) > 2 else ''}"
     words = f"a record that the sketch and {number} read costs {show_level(epsilon, delta)} in all"
     return {"epsilon": str(epsilon), "delta": str(delta), "cost": words}

@@ -111,8 +111,8 @@ class Campaign:
             )
         return (
             f"This is phase {number} of {n} of a campaign: {listed}. {who}. Later plans are made "
-            "from earlier answers; this device takes part in those that keep these terms, without "
-            "being asked again, unless [policy] phases says otherwise."
+            "from earlier answers; a device takes part in those that keep these terms, without its "
+            "owner being asked again, unless [policy] phases leaves one out."
         )
 
 

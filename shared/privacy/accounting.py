@@ -339,6 +339,7 @@ def require_within_budget(
     budget: Budget,
     *,
     readers: Collection[Reader] = (),
+    people: Collection[Reader] = (),
 ) -> None:
     """Check that one more release stays within the budget.
 
@@ -346,6 +347,8 @@ def require_within_budget(
     ----------
     readers
         Other streams that may read the same records.
+    people
+        Other streams that may read records of the same people at other times.
 
     Raises
     ------
@@ -353,13 +356,13 @@ def require_within_budget(
         The release would exceed it. Nothing was changed.
     """
     after, shared = [*events, new], {*readers, new.reader}
-    for name, limit, select in (
-        ("per_record", budget.per_record, select_per_record),
-        ("lifetime", budget.lifetime, select_lifetime),
+    for name, limit, select, among in (
+        ("per_record", budget.per_record, select_per_record, shared),
+        ("lifetime", budget.lifetime, select_lifetime, {*shared, *people}),
     ):
         if limit is None:
             continue
-        selected = select(after, shared)
+        selected = select(after, among)
         delta = _find_delta(selected, budget)
         loss = compose(selected, delta=delta)
         if loss is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.accounting import Reader
@@ -128,12 +128,15 @@ class OriginIndex:
         self._exact: dict[tuple[str, str], set[tuple[Reader, Origin]]] = defaultdict(set)
         self._topics: set[tuple[Reader, Origin]] = set()
         self._near: dict[Reader, set[Reader]] = defaultdict(set)
+        self._same_people: dict[Reader, set[Reader]] = defaultdict(set)
 
     def add(self, reader: Reader, origin: Origin) -> None:
         """Record that a stream reads from an origin."""
-        for other in self.find(origin) - {reader}:
-            self._near[reader].add(other)
-            self._near[other].add(reader)
+        at_any_time = replace(origin, times=ANY_TIME)
+        for related, one in ((self._near, origin), (self._same_people, at_any_time)):
+            for other in self.find(one) - {reader}:
+                related[reader].add(other)
+                related[other].add(reader)
         if origin.kind == "mqtt":
             self._topics.add((reader, origin))
             return
@@ -169,6 +172,20 @@ class OriginIndex:
         found = set(self._near.get(reader, ()))
         for origin in origins:
             found |= self.find(origin)
+        return found - {reader}
+
+    def find_same_people(self, reader: Reader, origins: Iterable[Origin] = ()) -> set[Reader]:
+        """Return the other streams that may have read records of the same people, of any time.
+
+        Studies of other times share no record, and a person may be in all of them.
+
+        Guarantees
+        ----------
+        Never less than :meth:`find_near`.
+        """
+        found = set(self._same_people.get(reader, ()))
+        for origin in origins:
+            found |= self.find(replace(origin, times=ANY_TIME))
         return found - {reader}
 
 

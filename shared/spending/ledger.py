@@ -298,7 +298,8 @@ class OwnersLedger:
         study, stream = reservation.reader
         new = replace(reservation.event, study=study, stream=stream)
         try:
-            require_within_budget(events, new, budget, readers=near)
+            people = index.find_same_people(reservation.reader, reservation.origins)
+            require_within_budget(events, new, budget, readers=near, people=people)
         except BudgetExceededError as error:
             error.rule = error.rule.replace(stream, reservation.event.stream)
             own = f" of {reservation.holder.hex()}"

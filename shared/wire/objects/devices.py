@@ -42,10 +42,8 @@ class ContinuationRequest:
 class EnrolmentRequest:
     """An enrolment of a device."""
 
-    token: SmallText = member(
-        "The enrolment token; left out by a device that continues a campaign.",
-        "sfe_...",
-        default="",
+    token: SmallText | None = member(
+        "The enrolment token; null for a device that continues a campaign.", "sfe_...", default=None
     )
     study_id: Hex = member("The study to take part in.", SAMPLE_ID)
     public_key: Hex = member("The device's Ed25519 key, 32 bytes.", "d7" * 32)
