@@ -113,6 +113,7 @@ def show_status(report: StatusReport) -> str:
             f"device {document['device_id']}",
             f"study  {document['study_id']} at {document['server']}",
             f"sends  {document['releases']}",
+            *_describe_phase(document["phase"]),
             *([] if report.notice.may_release else [f"note   {report.notice.describe()}"]),
             *(
                 f"note   stream {name} has not joined, or was set otherwise since: "
@@ -141,6 +142,17 @@ def show_status(report: StatusReport) -> str:
             ),
         ]
     )
+
+
+def _describe_phase(phase: dict[str, Any] | None) -> list[str]:
+    if phase is None:
+        return []
+    lines = [f"phase  {phase['number']} of {phase['of']} of a campaign: {phase['name']}"]
+    if phase["next_study"]:
+        lines.append("note   the next phase is published: it is joined once this one is read")
+    elif not phase["takes_part"]:
+        lines.append("note   this device takes no part in this phase, and reads nothing for it")
+    return lines
 
 
 def _describe_published(report: StatusReport) -> list[str]:
