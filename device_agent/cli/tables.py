@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sfumato.device_agent.agent.owners_ledger import describe_ledger
 from sfumato.device_agent.agent.policy import describe_budget

@@ -51,7 +51,7 @@ class StreamWorker:
         self._clock = clock
         self._timer = timer
         self._reader: WindowReader | None = None
-        self._is_over = self._is_held_up = False
+        self._is_over = self._is_held_up = self._has_caught_up = False
         self._retry_s = _FIRST_RETRY_S
         self._reads_at = self._tends_at = self._saved_at = timer()
         self._n_notes = self._n_unusable = 0
@@ -76,7 +76,7 @@ class StreamWorker:
     @property
     def is_idle(self) -> bool:
         """True if the last read found nothing more, or the stream cannot be read now."""
-        return self._is_over or self.problem is not None or self._reads_at > self._timer()
+        return self._is_over or self.problem is not None or self._has_caught_up
 
     def use(self, device: Device) -> None:
         """Apply other settings of the same device, and read soon."""
@@ -148,6 +148,7 @@ class StreamWorker:
         except RecordError:
             self._save()
             raise
+        self._has_caught_up = batch is None
         if batch is not None:
             reader.add(batch)
         else:
