@@ -11,15 +11,15 @@ import typer
 from rich.table import Table
 
 from sfumato.analyst.cli.options import Answer, Anyway, Study, command, show_time
-from sfumato.analyst.cli.pilots import parse_count
+from sfumato.analyst.cli.pilots import parse_count, parse_label, parse_length
 from sfumato.analyst.client import Client
 from sfumato.analyst.levels import parse_delta, parse_epsilon
 from sfumato.analyst.planning.campaigns import CampaignOutline, plan_campaign
 from sfumato.analyst.planning.pilots import parse_columns, require_strength
-from sfumato.analyst.planning.questions import parse_date, parse_window
+from sfumato.analyst.planning.questions import parse_date
 from sfumato.shared.command import SETTINGS
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.plan import Label, find_cautions, make_statement
+from sfumato.shared.plan import find_cautions, make_statement
 from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code
 from sfumato.shared.wire.objects.campaigns import CampaignBody, PhaseBody
 
@@ -99,7 +99,7 @@ def _create(
         epsilon=parse_epsilon(epsilon, "--epsilon"),
         delta=parse_delta(delta, "--delta"),
         origin=parse_date(start or datetime.now(UTC).date().isoformat()),
-        length_s=_parse_length(window),
+        length_s=parse_length(window),
         n_windows=_parse_windows(windows),
         gap=gap,
         devices="drawn" if drawn else "all",
@@ -157,14 +157,14 @@ def _describe_rest(found: CampaignBody) -> Iterator[str]:
 
 def _tabulate(found: CampaignBody) -> Table:
     table = Table("phase", box=None, padding=(0, 2, 0, 0))
-    for heading in ("epsilon", "from", "until before", "devices", "sketches", "state"):
+    for heading in ("epsilon", "from", "until", "devices", "sketches", "state"):
         table.add_column(heading)
     for each in found.phases:
         devices = "" if each.study_id is None else f"{each.n_finished} of {each.n_devices} done"
         table.add_row(
             each.name,
             each.epsilon,
-            *map(show_time, (each.begins, each.ends)),
+            *(show_time(at).removesuffix(" 00:00:00 UTC") for at in (each.begins, each.ends)),
             devices,
             f"{each.n_sketches:,}",
             _describe_state(each),
@@ -178,13 +178,6 @@ def _describe_state(phase: PhaseBody) -> str:
     return "over" if phase.waits is None else f"waits: {phase.waits}"
 
 
-def _parse_length(text: str) -> int:
-    rule = parse_window(text)
-    if rule.kind == "count":
-        raise ConfigError("must be a length of time", field="--window", fix="write 6h or 1d")
-    return rule.length_s
-
-
 def _parse_windows(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
@@ -192,19 +185,3 @@ def _parse_windows(text: str) -> list[int]:
             "must be whole numbers between commas", field="--windows", fix="write 1,7,7"
         )
     return [int(part) for part in parts]
-
-
-def parse_label(text: str) -> Label:
-    """Read a declared label, ``NAME=VALUE|VALUE``.
-
-    Raises
-    ------
-    ConfigError
-        It has another form.
-    """
-    name, _, values = (part.strip() for part in text.partition("="))
-    if not name or not values:
-        raise ConfigError(
-            f"cannot be read: {text!r}", field="--label", fix="write site=north|south"
-        )
-    return Label(name=name, values=tuple(value.strip() for value in values.split("|")))

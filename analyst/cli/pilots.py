@@ -57,7 +57,7 @@ from sfumato.learning.planning.pilots import PilotOutline, plan_pilot
 from sfumato.learning.planning.refinement import MainOutline, refine
 from sfumato.shared.command import EXIT_REFUSED, SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.plan import WindowRule, find_cautions
+from sfumato.shared.plan import Label, WindowRule, find_cautions
 
 app = typer.Typer(**SETTINGS)
 
@@ -108,6 +108,13 @@ def _pilot(
         Literal["replace-one", "add-remove-one"],
         typer.Option(help="replace-one hides the values of a record; add-remove-one presence too."),
     ] = "replace-one",
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME=VALUE|...", help="A label of devices. Repeatable."),
+    ] = None,
+    per_person: Annotated[
+        int | None, typer.Option(min=1, help="Most records of one person in a window.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for the specification.")
     ] = None,
@@ -132,6 +139,8 @@ def _pilot(
         ),
         neighbouring=neighbouring,
         n_windows=windows,
+        labels=tuple(map(parse_label, labels or [])),
+        max_records_per_person=per_person,
     )
     pilot = plan_pilot(outline)
     require_strength(pilot, anyway=anyway)
@@ -176,7 +185,15 @@ def _refine(
     devices: Annotated[
         int | None, typer.Option(min=1, help="Expected devices; default: the pilot's.")
     ] = None,
-    windows: Annotated[int, typer.Option(min=1, help="Windows that are decoded together.")] = 1,
+    window: Annotated[
+        str | None, typer.Option(help="Length of a window, such as 1d; default: the pilot's.")
+    ] = None,
+    windows: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Windows that are decoded together, after which the study ends; default: 1."
+        ),
+    ] = None,
     plan_path: Annotated[
         Path | None, typer.Option("--plan", help=f"The pilot's, for a sketch file. {PLAN_HELP}")
     ] = None,
@@ -204,7 +221,9 @@ def _refine(
         shares_records=same_records,
         target_sse=target,
         n_records=None if records is None else parse_count(records),
-        n_sketches=None if devices is None else devices * windows,
+        n_sketches=None if devices is None else devices * (windows or 1),
+        length_s=None if window is None else parse_length(window),
+        n_windows=windows,
     )
     n_clusters = clusters, most_clusters or clusters
     if plan_path is None:
@@ -347,6 +366,24 @@ def _describe_drifts(found: Sequence[ColumnDrift]) -> Iterator[object]:
         f"A column that has not moved is reported with probability at most {DRIFT_FALSE_ALARM:g}"
         + (f"{any_column} with at most {total:g}." if any_column else ".")
     )
+
+
+def parse_length(text: str, field: str = "--window") -> int:
+    """Read a length of time, such as 6h or 1d, in seconds; raises ``ConfigError``."""
+    rule = parse_window(text)
+    if rule.kind == "count":
+        raise ConfigError("must be a length of time", field=field, fix="write 6h or 1d")
+    return rule.length_s
+
+
+def parse_label(text: str) -> Label:
+    """Read a declared label, ``NAME=VALUE|VALUE``; raises ``ConfigError``."""
+    name, _, values = (part.strip() for part in text.partition("="))
+    if not name or not values:
+        raise ConfigError(
+            f"cannot be read: {text!r}", field="--label", fix="write site=north|south"
+        )
+    return Label(name=name, values=tuple(value.strip() for value in values.split("|")))
 
 
 def parse_count(text: str) -> int:

@@ -61,26 +61,16 @@ def _create(
         int | None,
         typer.Option(min=1, help="Windows that are decoded together; default with --records: 1."),
     ] = None,
-    after: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STUDY", help="A study that it must share no record with, such as its pilot."
-        ),
-    ] = None,
     anyway: Anyway = False,
     within: Within = None,
 ) -> Answer:
     """Publish a study. The same name and plan again give the same study.
 
     A plan that another study has is refused without --again, because a person whose records are in
-    both studies would spend the budget twice. With --after a plan is refused that may read records
-    of that study; a record then costs the larger epsilon of the two, not the sum. A plan whose
-    answers could not be trusted is refused without --anyway: with the expected records, or without
-    them with the most that it accepts.
+    both studies would spend the budget twice. A plan whose answers could not be trusted is refused
+    without --anyway: with the expected records, or without them with the most that it accepts.
     """
     plan = read_plan(path)
-    if after is not None:
-        _require_apart(plan, client.plan(after))
     require_hope(_find_doubt(plan, n_records, devices, windows), anyway=anyway)
     for caution in find_cautions(plan):
         print(f"warning: {caution}", file=sys.stderr)
@@ -113,21 +103,6 @@ def _is_known(client: Client, study_id: str) -> bool:
 def _list_others(client: Client, study: StudyBody) -> Iterator[StudyBody]:
     """Yield the other studies whose names begin with its name."""
     return (each for each in client.studies(study.name) if each.study_id != study.study_id)
-
-
-def _require_apart(plan: SketchPlan, before: SketchPlan) -> None:
-    if plan.shares_no_record(before):
-        return
-    plans = {"this plan": plan, "the plan of that study": before}
-    unbounded = [whose for whose, one in plans.items() if not one.is_bounded]
-    why = f"{unbounded[0]} leaves out no record by its time" if unbounded else "their times overlap"
-    raise ConfigError(
-        f"may share records with it: {why}",
-        field="--after",
-        fix='give both late_rule = "leave-out-outside", and the first an end before the second '
-        "begins, as `sfumato plan pilot` and `plan refine` do; or leave --after out, and count the "
-        "sum of both epsilons",
-    )
 
 
 def _find_doubt(

@@ -87,6 +87,8 @@ def plan_campaign(outline: CampaignOutline) -> tuple[Pilot, SketchPlan]:
             shares_records=False,
             window=windows[0],
             neighbouring=outline.neighbouring,
+            labels=outline.labels,
+            max_records_per_person=outline.max_records_per_person,
         )
     )
     if pilot.are_reports and len(windows) > 2:
@@ -98,11 +100,7 @@ def plan_campaign(outline: CampaignOutline) -> tuple[Pilot, SketchPlan]:
         )
     kinds: list[Literal["histogram", "fourier", "clusters"]] = ["histogram", "fourier"]
     kinds += ["clusters"] * (len(windows) - 2)
-    plan = replace(
-        pilot.plan,
-        labels=outline.labels,
-        max_records_per_person=outline.max_records_per_person,
-    )
+    plan = pilot.plan
     terms = Campaign(
         number=0,
         phases=tuple(

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
-from sfumato.analyst.planning.spec import format_dimension, format_window, quote
+from sfumato.analyst.planning.spec import (
+    format_dimension,
+    format_value,
+    format_window,
+    quote,
+)
 from sfumato.learning.calibration.strength import CLEAR_STRENGTH, round_up_level
 from sfumato.learning.planning.outline import round_up
 from sfumato.learning.planning.pilots import Pilot, describe_overlap
@@ -227,7 +233,10 @@ def format_pilot(pilot: Pilot) -> str:
         ]
         if spec.least_records is not None:
             lines.append(f"least_records = {spec.least_records}")
-        lines += ['max_records_per_person = "unknown"', f"most_records = {spec.most_records}"]
+        person = format_value(spec.max_records_per_person or "unknown")
+        lines += [f"max_records_per_person = {person}", f"most_records = {spec.most_records}"]
+    if spec.labels:
+        lines.append(f"labels = {format_value([asdict(each) for each in spec.labels])}")
     if spec.most_sketches > MOST_SKETCHES:
         lines.append(f"most_sketches = {spec.most_sketches}")
     lines += ["", "[window]", *format_window(spec.window)]

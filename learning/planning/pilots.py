@@ -20,6 +20,7 @@ from sfumato.learning.planning.outline import HEADROOM, SECRET_HEADROOM
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import (
     Dimension,
+    Label,
     LateRule,
     PlanSpec,
     SketchPlan,
@@ -56,6 +57,8 @@ class PilotOutline:
         that begins there.
     n_windows
         The sketches of one device.
+    labels, max_records_per_person
+        As in a plan.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -67,6 +70,8 @@ class PilotOutline:
     window: WindowRule
     neighbouring: str = "replace-one"
     n_windows: int = 1
+    labels: tuple[Label, ...] = ()
+    max_records_per_person: int | None = None
 
     @property
     def allows_reports(self) -> bool:
@@ -183,6 +188,8 @@ def _make_reports(outline: PilotOutline, epsilon: Fraction) -> Pilot:
         late_rule=_choose_late_rule(outline),
         most_sketches=max(MOST_SKETCHES, 2 * outline.n_sketches),
         most_sketches_per_device=outline.n_windows,
+        labels=outline.labels,
+        max_records_per_person=outline.max_records_per_person,
     )
     strength = measure_reports(create_plan(spec).mechanism.gain, outline.n_sketches / d)
     return Pilot(outline=outline, spec=spec, strength=strength)
@@ -224,6 +231,8 @@ def _make(outline: PilotOutline, epsilon: Fraction, delta: Fraction, carried: in
         most_records=max(headroom * -(-n // n_sketches), outline.window.length),
         least_records=None if hides_presence else 1,
         most_sketches=max(MOST_SKETCHES, 2 * n_sketches),
+        labels=outline.labels,
+        max_records_per_person=outline.max_records_per_person,
     )
     # A dimension is in the share q / d of the sketches, with their records.
     share = carried / d

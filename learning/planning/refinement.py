@@ -48,6 +48,9 @@ class MainOutline:
         study; None for the end of the pilot, or if it has none, for the pilot's.
     window
         The windows, instead of those that follow from the pilot's.
+    length_s, n_windows
+        By time and for other records: the length of a window, None for the pilot's; and the windows
+        after which the study ends, None for no end.
     """
 
     epsilon: Fraction
@@ -58,6 +61,8 @@ class MainOutline:
     n_sketches: int | None = None
     origin: int | None = None
     window: WindowRule | None = None
+    length_s: int | None = None
+    n_windows: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,7 +126,11 @@ class Refinement:
         if rule.kind == "count" or self.main.shares_records:
             return rule
         origins = (self.main.origin, rule.end, rule.origin)
-        return replace(rule, origin=next(x for x in origins if x is not None), end=None)
+        begins = next(x for x in origins if x is not None)
+        length_s = self.main.length_s or rule.length_s
+        n_windows = self.main.n_windows if begins else None  # only a bounded plan may have an end
+        end = None if n_windows is None else begins + n_windows * length_s
+        return replace(rule, origin=begins, length_s=length_s, end=end)
 
     @property
     def late_rule(self) -> LateRule:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -293,34 +292,6 @@ def test_a_plan_is_published_twice_only_when_that_is_asked_for(desk: Desk, say: 
     for study in json.loads(say("study", "list", "--json")):
         if study["name"] in ("once", "twice"):
             say("study", "delete", study["study_id"], "--confirm", study["name"])
-
-
-def test_a_study_that_must_share_no_record_with_another_is_published_only_if_it_cannot(
-    desk: Desk, say: Say
-) -> None:
-    spec = (Path(__file__).parents[2] / "deploy/demo/plan.toml").read_text(encoding="utf-8")
-    window = re.compile(r"\[window\].*?(?=\n\[|\Z)", re.DOTALL)
-
-    def write(name: str, times: str) -> str:
-        rule = 'late_rule = "leave-out-outside"\n'
-        text = rule + window.sub(f'[window]\nkind = "time"\nlength_s = 3600\n{times}\n', spec)
-        path = desk.folder / f"{name}.toml"
-        path.write_text(text, encoding="utf-8")
-        return str(path)
-
-    before = write("before", "origin = 3600\nend = 7200")
-    first = json.loads(say("study", "create", "before", before, "--json"))["study_id"]
-    create = ("study", "create", "behind")
-    overlapping = write("overlapping", "origin = 3600")
-    said = say(*create, overlapping, "--after", "before", status=2)
-    assert "--after: may share records with it: their times overlap" in said
-    late = write("late", "origin = 7200")
-    behind = json.loads(say(*create, late, "--after", "before", "--json"))["study_id"]
-    unbounded = str(write_plan(desk.folder))
-    said = say(*create, unbounded, "--after", "before", status=2)
-    assert "this plan leaves out no record by its time" in said
-    for study, name in ((first, "before"), (behind, "behind")):
-        say("study", "delete", study, "--confirm", name)
 
 
 def test_a_plan_whose_answers_could_not_be_trusted_is_published_only_when_that_is_asked_for(
