@@ -42,7 +42,7 @@ class Phase:
 
     statistic: PhaseKind = member("`histogram`, `fourier` or `clusters`: pilot, sketch or look.")
     epsilon: Fraction = member("The most that a record loses in it; exact.", Fraction(1))
-    delta: Fraction = member("The largest delta of its noise.", Fraction(0))
+    delta: Fraction = member("The largest delta of its noise.", default=Fraction(0))
     window: WindowRule = member("Its windows, by time and with an end.")
 
 
