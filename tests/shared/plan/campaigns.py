@@ -50,7 +50,7 @@ def make_phase(number: int, terms: Campaign = TERMS, **changes: Any) -> SketchPl
     """Return a plan that keeps the terms in one phase, but for the changes of its specification."""
     phase = TERMS.phases[number]
     own: dict[str, Any] = {"statistic": phase.statistic}
-    dimensions = COLUMNS
+    dimensions: tuple[Dimension, ...] = COLUMNS
     if number == 1:
         own |= {"n_frequencies": 24, "seed": "campaign", "most_clusters": 3}
         dimensions = tuple(replace(each, scale=1.0) for each in COLUMNS)

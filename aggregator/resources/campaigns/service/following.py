@@ -21,6 +21,7 @@ from sfumato.learning.answers.histograms import MOST_BARS
 from sfumato.learning.decoding.verdict import UNUSABLE
 from sfumato.learning.estimate.search_box import Stated
 from sfumato.learning.planning.looks import LookOutline
+from sfumato.learning.planning.main_columns import MainColumn
 from sfumato.learning.planning.refinement import MainOutline, Refinement, refine
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.errors import ConfigError, NotFoundError, PlanError
@@ -117,6 +118,9 @@ class FollowingPlans(Service):
         )
         found = await asyncio.to_thread(refine, calibration, histogram, pilot, main)
         found.require_hope(anyway=anyway)
+        # What lies beyond the bounds that the campaign was published with is clipped in all phases.
+        columns = tuple(_clip(each, terms) for each in found.columns)
+        found = replace(found, columns=columns)
         return Following(
             plan=await asyncio.to_thread(_make_main, found, pilot), search_box=found.search_box
         )
@@ -199,6 +203,21 @@ def _make_main(found: Refinement, pilot: SketchPlan) -> SketchPlan:
     most = min(int(found.sizes.get("most_records", 1)), terms.most_records)
     return found.make_plan(
         seed=secrets.token_hex(SEED_BYTES), least_records=pilot.least_records, most_records=most
+    )
+
+
+def _clip(column: MainColumn, terms: Campaign) -> MainColumn:
+    """Return a column with bounds inside those of the campaign."""
+    if column.search is None:
+        return column
+    known = {each.name: each for each in terms.columns}[column.dimension.name]
+    least, most = known.bounds
+    low, high = (min(max(bound, least), most) for bound in column.dimension.bounds)
+    search = tuple(min(max(bound, low), high) for bound in column.search)
+    return replace(
+        column,
+        dimension=replace(column.dimension, lower=low, upper=high),
+        search=(search[0], search[1]),
     )
 
 
