@@ -31,7 +31,7 @@ from sfumato.shared.errors import ConfigError, NotFoundError, SketchError, Trans
 from sfumato.shared.plan import PHASE_NAMES, Campaign, Phase, plan_to_json
 from sfumato.shared.wire import problem_document
 
-_LOOKS_S = 5.0
+_LOOKS_S = 2.0
 """Seconds between two looks at a phase that waits for sketches or for a decode."""
 _RETRY_S = 600.0
 _GRACE_S = 3600.0
