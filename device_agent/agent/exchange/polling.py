@@ -29,6 +29,8 @@ from sfumato.shared.wire.objects.devices import HeartbeatRequest
 AGREED_S = 20.0
 """Seconds that an answer is good for before sketches are offered."""
 _POLL_S = 300.0
+_SOON_S, _GROWTH = 5.0, 1.3
+"""The first pause where the next phase of a campaign is due, and the growth of those after it."""
 _REFUSED_S = 60.0
 _SILENT_S = 120.0
 _BASE_S = 0.5
@@ -70,7 +72,7 @@ class Poller:
         self._reported_state = "open"
         self._is_accepted = False
         self._polls_at = 0.0
-        self._n_failures = 0
+        self._n_failures = self._n_awaited = 0
         self._problem: str | None = None
         self._agreed_at: float | None = None
 
@@ -165,11 +167,22 @@ class Poller:
         self.server_clock.note(answer.server_time, self._link.clock())
         self.answered_at = self._link.clock()
         self.silence, self._n_failures = None, 0
-        self._polls_at = self._link.timer() + _POLL_S
+        self._polls_at = self._link.timer() + self._draw_pause()
         self._is_accepted, self._agreed_at = True, self._link.timer()
         if self._problem is not None:
             self._link.report(logging.INFO, "the server answers again", "")
         self._problem = None
+
+    def _draw_pause(self) -> float:
+        """Return the pause until the next poll: short at first where the next phase is due."""
+        plan = self._link.device.plan
+        awaits_next = plan.campaign is not None and not plan.campaign.is_last
+        if not awaits_next or self.notice.next_study or self._link.clock() < (plan.window.end or 0):
+            self._n_awaited = 0
+            return _POLL_S
+        pause = _SOON_S * _GROWTH**self._n_awaited
+        self._n_awaited += pause < _POLL_S
+        return min(_POLL_S, pause)
 
     def _note_notice(self, notice: StudyNotice | None) -> None:
         if notice is None or notice == self.notice:

@@ -84,6 +84,19 @@ def test_a_release_beyond_either_budget_is_refused_by_name() -> None:
     require_within_budget(spent, make_event(1), Budget(per_record=ONE, lifetime=Fraction(2)))
 
 
+def test_a_lifetime_counts_people_of_other_times_and_a_record_does_not() -> None:
+    """Studies of other times share no record, and a person may be in every window of both."""
+    pilot = make_event(0, stream="pilot")
+    limits = Budget(per_record=ONE, lifetime=Fraction(3, 2))
+    require_within_budget([pilot], make_event(0), limits)
+    with pytest.raises(BudgetExceededError, match=r"budget\.lifetime.*epsilon 2"):
+        require_within_budget([pilot], make_event(0), limits, people={(b"", "pilot")})
+    with pytest.raises(BudgetExceededError, match=r"budget\.per_record"):
+        require_within_budget(
+            [pilot], make_event(0, plan_digest=b"q"), limits, readers={(b"", "pilot")}
+        )
+
+
 @given(
     st.lists(
         st.tuples(

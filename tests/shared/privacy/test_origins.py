@@ -1,12 +1,14 @@
 """Which streams may read the same records: decided by public facts, and never too narrowly."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import Origin, OriginIndex, TimeSpan
+from sfumato.shared.privacy.origins import ANY_TIME
 
 LEVELS = ("a", "b", "")
 TOPICS = ["/".join(t) for n in (1, 2, 3, 4) for t in itertools.product(LEVELS, repeat=n)]
@@ -80,6 +82,11 @@ def test_the_index_finds_what_comparing_all_finds(
     own = [origin for other, origin in known if other == reader] + asked
     near = {r for r, o in known if r != reader and any(o.overlaps(one) for one in own)}
     assert index.find_near(reader, asked) == near
+    # Of the same people: the same places, whatever their times.
+    own = [replace(origin, times=ANY_TIME) for origin in own]
+    people = {r for r, o in known if r != reader and any(o.overlaps(one) for one in own)}
+    assert index.find_same_people(reader, asked) == people
+    assert people >= near
 
 
 @pytest.mark.parametrize(
