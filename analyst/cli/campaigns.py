@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -10,9 +11,10 @@ from typing import Annotated, Literal
 import typer
 from rich.table import Table
 
+from sfumato.analyst.cli.decodes import describe_decoded
 from sfumato.analyst.cli.options import Answer, Anyway, Study, command, show_time
 from sfumato.analyst.cli.pilots import parse_count, parse_label, parse_length
-from sfumato.analyst.client import Client
+from sfumato.analyst.client import Client, Decode
 from sfumato.analyst.levels import parse_delta, parse_epsilon
 from sfumato.analyst.planning.campaigns import CampaignOutline, plan_campaign
 from sfumato.analyst.planning.pilots import parse_columns, require_strength
@@ -22,6 +24,8 @@ from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import find_cautions, make_statement
 from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code
 from sfumato.shared.wire.objects.campaigns import CampaignBody, PhaseBody
+
+_PAUSE_S = 2.0
 
 app = typer.Typer(help="Run studies that follow each other, which devices join once.", **SETTINGS)
 
@@ -124,7 +128,7 @@ def _create(
     yield make_statement(plan).describe()
     yield "next, on each device: sfumato-agent init --code with this line; then sfumato-agent run"
     yield code
-    yield f"then: sfumato campaign status {study.study_id[:12]}"
+    yield f"then: sfumato campaign show {study.study_id[:12]} --wait"
 
 
 @command(app, "status", "sfumato campaign status heating")
@@ -134,6 +138,37 @@ def _status(client: Client, study: Study) -> Answer:
     yield found
     yield _tabulate(found)
     yield from _describe_rest(found)
+
+
+@command(app, "show", "sfumato campaign show heating --wait")
+def _show(
+    client: Client,
+    study: Study,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the last phase is over.")
+    ] = False,
+) -> Answer:
+    """Show the answer of a campaign: its clusters, with what looks have measured so far."""
+    study_id = client.find_study(study)
+    found = client.campaign(study_id)
+    while wait and not _is_over(found):
+        for phase in found.phases:
+            if phase.problem is not None:
+                raise ConfigError(
+                    f"halts after its {phase.name}: {phase.problem['detail']}",
+                    field="campaign",
+                    fix="see `sfumato campaign status`, and `sfumato campaign next --anyway`",
+                )
+        time.sleep(_PAUSE_S)
+        found = client.campaign(study_id)
+    if found.answer is None:
+        raise ConfigError(
+            "has no answer yet",
+            field="campaign",
+            fix="see `sfumato campaign status`, or add --wait",
+        )
+    yield client.decode_state(found.answer)
+    yield from describe_decoded(Decode(client, found.answer).wait())
 
 
 @command(app, "next", "sfumato campaign next heating")
@@ -151,8 +186,12 @@ def _describe_rest(found: CampaignBody) -> Iterator[str]:
             yield f"{phase.name}: {phase.problem['detail']}"
     if found.answer is None:
         return
-    is_over = all(each.study_id and each.waits is None for each in found.phases)
-    yield f"{'answer' if is_over else 'answer so far'}: sfumato decode show {found.answer[:12]}"
+    what = "answer" if _is_over(found) else "answer so far"
+    yield f"{what}: sfumato campaign show {found.study_id[:12]}"
+
+
+def _is_over(found: CampaignBody) -> bool:
+    return all(each.study_id and each.waits is None for each in found.phases)
 
 
 def _tabulate(found: CampaignBody) -> Table:

@@ -160,7 +160,7 @@ def _decode_file(
     if as_json:
         print(json.dumps(result.to_json()))
         return
-    for part in _describe(result):
+    for part in describe_decoded(result):
         show(part)
 
 
@@ -244,7 +244,7 @@ def _show(client: Client, decode_id: Identity, allow_unusable: AllowUnusable = F
     state = client.decode_state(decode_id)
     yield state
     if state.state == "succeeded":
-        yield from _describe(Decode(client, decode_id).wait(allow_unusable=allow_unusable))
+        yield from describe_decoded(Decode(client, decode_id).wait(allow_unusable=allow_unusable))
         return
     yield f"decode {decode_id}: {state.state}, {state.progress:.0%} done"
     if state.n_workers == 0:
@@ -363,10 +363,11 @@ def follow(running: Decode, *, allow_unusable: bool, timeout: float | None) -> S
 def _follow(running: Decode, allow_unusable: bool, timeout: float | None) -> Answer:
     result = follow(running, allow_unusable=allow_unusable, timeout=timeout)
     yield result.to_json()
-    yield from _describe(result)
+    yield from describe_decoded(result)
 
 
-def _describe(result: DecodeResult) -> Answer:
+def describe_decoded(result: DecodeResult) -> Answer:
+    """Yield a result for people: doubts first, then the verdict, the clusters and their cost."""
     measured = [] if result.looks is None else result.looks.looks
     yield from (Text(f"Doubt: {doubt}.") for doubt in (measured[-1].doubts if measured else ()))
     yield Text(f"{result.verdict}: {result.reason}")

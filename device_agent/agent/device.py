@@ -247,6 +247,7 @@ def require_suitable(settings: Settings, plan: SketchPlan) -> None:
         _require_timestamp(stream, plan, f"streams[{i}].source.timestamp")
         _require_kept(stream, plan, f"streams[{i}].source.released")
         _require_joinable(stream, plan, f"streams[{i}].source.join")
+        _require_repeatable(stream, plan, f"streams[{i}].source.kind")
     require_labels(settings.labels, plan)
 
 
@@ -257,6 +258,15 @@ def _require_joinable(stream: StreamSettings, plan: SketchPlan, field: str) -> N
             "and adds none",
             field=field,
             fix="join a study under replace-one, or give it whole records",
+        )
+
+
+def _require_repeatable(stream: StreamSettings, plan: SketchPlan, field: str) -> None:
+    if plan.campaign is not None and stream.source.kind == "stdin":
+        raise ConfigError(
+            "cannot be standard input in a campaign, whose phases read the source in turn",
+            field=field,
+            fix="write the records to a file, and name that",
         )
 
 

@@ -284,6 +284,12 @@ def list_public_facts(
             fields=("replaces",),
         ),
         PublicFact(
+            what="the phase before",
+            detail="In a campaign, the identity of the same device in the phase before.",
+            seen_by="analysts",
+            fields=("continues", "device_id"),
+        ),
+        PublicFact(
             what="stream names",
             detail="The names that the owner gave the streams: choose names that say nothing.",
             seen_by=everyone,

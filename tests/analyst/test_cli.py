@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.analyst.cli.decodes import _describe
+from sfumato.analyst.cli.decodes import describe_decoded
 from sfumato.analyst.cli.options import show
 from sfumato.shared import command
 from sfumato.shared.plan import plan_from_json
@@ -97,7 +97,7 @@ def test_a_dead_server_is_named_with_the_fix(capsys: pytest.CaptureFixture[str])
 def test_the_verdict_is_the_first_line_and_blurred_centroids_are_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for part in _describe(make_result()):
+    for part in describe_decoded(make_result()):
         show(part)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "rough: noise is strong"

@@ -196,9 +196,9 @@ def test_three_commands_and_one_for_each_device_lead_from_nothing_to_a_measured_
         assert count_records(client, found) == [3 * n * PER_DAY for n in (1, 3, 3)]
         centroids = client.find_result(found["answer"]).centroids
     assert np.abs(centroids[centroids[:, 0].argsort()] - CLUSTERS[[1, 0, 2]]).max() < 0.15
-    assert f"answer: sfumato decode show {found['answer'][:12]}" in operator.run(
-        "campaign", "status", "heating"
-    )
+    said = operator.run("campaign", "status", "heating")
+    assert f"answer: sfumato campaign show {found['study_id'][:12]}" in said
+    assert "Look 1 measured" in operator.run("campaign", "show", "heating", "--wait")
     stop(operator.server)
     spent = json.loads(third.run("budget", "--json"))
     assert {each["epsilon_spent_per_record"] for each in spent["streams"]} == {"1"}

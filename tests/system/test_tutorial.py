@@ -22,7 +22,8 @@ from tests.ports import hold_port, port_of
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TUTORIALS = [
-    ROOT / "docs" / "tutorials" / name for name in ("first-study.md", "device.md", "analyst.md")
+    ROOT / "docs" / "tutorials" / name
+    for name in ("first-study.md", "device.md", "campaign.md", "analyst.md")
 ]
 SERVER, CLEAN_UP = "## A server", "## Clean up"
 ADDRESS = "http://127.0.0.1:8750"
@@ -119,7 +120,7 @@ def test_every_block_of_the_tutorials_works_as_it_stands(folder: Path) -> None:
     with serving(folder, start[1]) as address:
         said = run_shell(script.replace(ADDRESS, address), folder, address).stdout
         before_that, _, again = said.partition("AGAIN\n")
-        assert before_that.count("is enrolled in study") == 2
+        assert before_that.count("is enrolled in study") == 7
         assert "FAIL" not in before_that
         assert "was enrolled already" in again
         report, key = again.splitlines()[-2:]
