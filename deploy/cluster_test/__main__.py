@@ -6,7 +6,8 @@ study each device releases for itself; in the other two servers open a sum that 
 parts. One after the other, an aggregator, the worker, the helper and the database are killed in the
 middle of uploads, and started again. A second look then shows the centroids of the first study to
 devices of all languages, while an aggregator is killed, and at last each device. In the end every
-sum must be that of the records, bit by bit.
+sum must be that of the records, bit by bit. A campaign leads agents that enrol once from a pilot to
+a measured answer, while they and an aggregator are killed in each phase.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from deploy.cluster_test.campaigns import CampaignTrial
 from deploy.cluster_test.checks import (
     check_helper,
     check_local,
@@ -211,7 +213,7 @@ class _Trial:
                 self._look(client, relay)
             finally:
                 relay.stop()
-            checks = self._check(client)
+            checks = self._lead_campaign(client) | self._check(client)
         return {
             "faults": self._faults,
             "seconds_of_uploads": round(seconds, 1),
@@ -312,6 +314,14 @@ class _Trial:
                 for device, window in fleet.deal(slot)
             )
         self._drain()
+
+    def _lead_campaign(self, client: Client) -> dict[str, bool]:
+        _say("a campaign: agents and aggregators are killed in each phase")
+        folders = [self._make(f"campaign-{number}") for number in range(3)]
+        trial = CampaignTrial.begin(
+            client, self._cluster.url, folders, self._rng, partial(self._kill, "aggregator")
+        )
+        return trial.lead()
 
     def _kill(self, service: str) -> None:
         time.sleep(_INTO_UPLOADS_S)

@@ -100,17 +100,22 @@ class Agent:
 
     def take(self, window: Window) -> None:
         """Append records and run the agent once; it looks at the first of them when it enrols."""
-        self._append(window)
+        self.append(window)
         if not self.is_enrolled:
-            self._enrol()
-        self._run("once", "--send-for", str(_SEND_FOR_S))
+            self.enrol()
+        self.run_once()
 
     def die(self, window: Window, after_s: float) -> None:
         """Append records, run the agent, and kill it: it may have folded, released or sent."""
-        self._append(window)
-        self._run("once", "--send-for", str(_SEND_FOR_S), dies_after_s=after_s)
+        self.append(window)
+        self.run_once(dies_after_s=after_s)
 
-    def _append(self, window: Window) -> None:
+    def run_once(self, *, dies_after_s: float | None = None) -> None:
+        """Run the agent once; it may be killed after some seconds."""
+        self._run("once", "--send-for", str(_SEND_FOR_S), dies_after_s=dies_after_s)
+
+    def append(self, window: Window) -> None:
+        """Append records to its file."""
         times, records = window
         file = self.folder / "records.csv"
         if not file.exists():
@@ -121,10 +126,11 @@ class Agent:
 
     def send(self) -> int:
         """Run the agent once more."""
-        self._run("once", "--send-for", str(_SEND_FOR_S))
+        self.run_once()
         return int(json.loads(self._run("status", "--json"))["sent"])
 
-    def _enrol(self) -> None:
+    def enrol(self) -> None:
+        """Write the configuration, and let the device enrol."""
         policy = f'releases = ["sum.v1"]\nhelpers = ["{self.study.helper}"]'
         text = _CONFIG.format(
             folder=self.folder,
