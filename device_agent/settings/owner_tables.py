@@ -46,7 +46,9 @@ class BudgetTable:
         default=None,
     )
     lifetime: Exact | None = member(
-        "The largest epsilon for someone who is in every window. Default: no limit.", default=None
+        "The largest epsilon for someone who is in every window of all studies over one source, of "
+        "other times too. Default: no limit.",
+        default=None,
     )
     delta: Annotated[Exact, Rule(fix='write it as "1/1000000"', lt=1)] | None = member(
         "The delta at which both are judged, where the noise of a plan has one. Default: "
