@@ -17,7 +17,7 @@ from sfumato.device_agent.store.identity import load_identity
 from sfumato.device_agent.store.outbox import count_sketches
 from sfumato.device_agent.store.phases import find_first, load_next, pin_next
 from sfumato.device_agent.store.server_state import load_notice
-from sfumato.shared.errors import PlanMismatchError
+from sfumato.shared.errors import PlanMismatchError, SketchError
 from sfumato.shared.plan import PHASE_NAMES, SketchPlan, decode_plan
 
 
@@ -42,9 +42,12 @@ def find_present(settings: Settings) -> Settings:
     """Return the settings of the present phase, with its columns; as they are before enrolment."""
     if not (settings.state_dir / DATABASE_NAME).exists():
         return settings
-    present = list_phases(settings)[-1]
-    with closing(open_database(present.state_dir, present.study)) as connection:
-        identity = load_identity(connection)
+    try:
+        present = list_phases(settings)[-1]
+        with closing(open_database(present.state_dir, present.study)) as connection:
+            identity = load_identity(connection)
+    except SketchError:
+        return settings  # the command itself says what is wrong
     return present if identity is None else narrow(present, decode_plan(identity.plan_bytes))
 
 

@@ -19,11 +19,13 @@ from sfumato.device_agent.agent.policy import describe_spent
 from sfumato.device_agent.agent.reading.slots import SlotReader
 from sfumato.device_agent.agent.reading.windows import StreamSummary, WindowReader
 from sfumato.device_agent.settings.agent_settings import Settings
-from sfumato.device_agent.store.database import check_folder, sum_ledger
+from sfumato.device_agent.store.database import check_folder, open_database, sum_ledger
+from sfumato.device_agent.store.identity import load_identity
 from sfumato.device_agent.store.outbox import OutboxCounts, count_sketches
 from sfumato.device_agent.store.repair import holding
 from sfumato.device_agent.windows import Clocks
 from sfumato.shared.errors import SketchError
+from sfumato.shared.plan import SketchPlan, decode_plan
 from sfumato.shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
 
 _VALUE_COUNTS = ("unsketchable", "out_of_bounds", "raw_bytes_read")
@@ -106,22 +108,45 @@ def run_phases(
     next phase cannot be joined as :func:`join_next`.
     """
     check_folder(settings.state_dir, create=False)
+    done: set[bytes] = set()
+    plan = _read_plan(settings)
+    is_secret = plan is not None and plan.releases_count
     # A request after reading would show how long that took, where the number of records is secret.
-    while send and _join_next(settings, clock, if_secret=True):
+    while is_secret and send and _join_next(settings, clock):
         pass
-    for each in list_active(settings):
-        yield run_once(each, send=send, send_for_s=send_for_s, clock=clock, show=show)
-    while send and _join_next(settings, clock, if_secret=False):
+    while pending := [each for each in _list_active(settings) if each.study not in done]:
+        yield run_once(pending[0], send=send, send_for_s=send_for_s, clock=clock, show=show)
+        done.add(pending[0].study)
+    if plan is not None and plan.campaign is None:
+        return
+    while send and not is_secret and _join_next(settings, clock):
         present = list_phases(settings)[-1]
         yield run_once(present, send=send, send_for_s=send_for_s, clock=clock, show=show)
 
 
-def _join_next(settings: Settings, clock: Clock, *, if_secret: bool) -> bool:
-    """Join the next phase, if the plan hides the number of records as asked, and there is one."""
+def _list_active(settings: Settings) -> list[Settings]:
+    """Return the phases with something to do; the first, where the state must be repaired first."""
+    try:
+        return list_active(settings)
+    except SketchError:
+        return [settings]
+
+
+def _read_plan(settings: Settings) -> SketchPlan | None:
+    """Return the plan of the first study; None before enrolment, or where the state is damaged."""
+    try:
+        with closing(open_database(settings.state_dir, settings.study)) as connection:
+            identity = load_identity(connection)
+    except SketchError:
+        return None
+    return None if identity is None else decode_plan(identity.plan_bytes)
+
+
+def _join_next(settings: Settings, clock: Clock) -> bool:
+    """Join the next phase, if there is one."""
     present = list_phases(settings)[-1]
     with holding(settings.state_dir), open_device(present) as device:
-        is_asked = device.plan.releases_count == if_secret
-        return is_asked and join_next(device, settings, clock=clock)
+        return join_next(device, settings, clock=clock)
 
 
 def run_once(
