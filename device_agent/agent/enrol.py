@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfumato.device_agent.agent.device import Clock, connect, require_suitable
+from sfumato.device_agent.agent.device import Clock, connect, make_heartbeat, require_suitable
 from sfumato.device_agent.agent.exchange.clocks import ServerClock
 from sfumato.device_agent.agent.exchange.comparison import require_no_copy
 from sfumato.device_agent.agent.exchange.published_result import pin_at_enrolment
@@ -190,6 +190,9 @@ def _enrol_in(
                 known = client.fetch_device()
             # Now its owner decides to trust this server.
             pin_at_enrolment(client, settings)
+            if settings.name is not None:
+                with suppress(SketchError):  # `run` sends it again
+                    client.put_heartbeat(make_heartbeat(settings, waiting=0))
         if identity is None:
             identity = Identity(
                 study=settings.study,

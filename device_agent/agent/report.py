@@ -70,6 +70,7 @@ class StatusReport:
     """
 
     identity: Identity
+    name: str | None
     plan: SketchPlan
     server: str
     streams: tuple[StreamState, ...]
@@ -83,6 +84,7 @@ class StatusReport:
         """Return JSON values, without any sum; figures that depend on values only on request."""
         return {
             "device_id": self.identity.device.hex(),
+            "name": self.name,
             "study_id": self.identity.study.hex(),
             "server": self.server,
             "study_state": self.notice.state,
@@ -235,6 +237,7 @@ def report_status(settings: Settings) -> StatusReport:
         identity = require_identity(connection, settings.state_dir)
         return StatusReport(
             identity=identity,
+            name=settings.name,
             plan=decode_plan(identity.plan_bytes),
             server=settings.server,
             streams=tuple(load_stream(connection, name) for name in list_streams(connection)),

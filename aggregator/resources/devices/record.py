@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from sfumato.aggregator.base.columns import KEY, DeviceId, StudyId
+from sfumato.aggregator.base.columns import KEY, DeviceId, Name, StudyId
 
 TokenState = Literal["usable", "used-up", "expired", "revoked"]
 
@@ -54,6 +54,8 @@ class DeviceRecord:
         When an operator revoked it: its sketches stay, and no more are accepted.
     heartbeat, heartbeat_at
         The latest heartbeat, and when it arrived by the server's clock.
+    name
+        The owner's name of it, by the latest heartbeat. Several devices may share one.
     replaces, begins
         The device whose place it took, and the first slot that is taken of it.
     """
@@ -71,6 +73,7 @@ class DeviceRecord:
     revoked: float | None = None
     heartbeat: Mapping[str, Any] | None = None
     heartbeat_at: float | None = None
+    name: Name | None = None
     replaces: bytes | None = None
     begins: int = 0
 

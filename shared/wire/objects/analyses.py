@@ -397,6 +397,7 @@ class DeviceHealthBody:
 
     device_id: Hex = member("The device's identity.", SAMPLE_ID)
     labels: dict[str, str] = member("Its labels.", {"site": "north"})
+    name: str | None = member("Its owner's name of it.", "hall", default=None)
     n_sketches: int = member("Number of its sketches whose payload is kept.", 12)
     n_records: int = member("Number of their records, or an estimate where it is secret.", 12000)
     share: float = member("Share of all records.", 0.01)

@@ -16,7 +16,7 @@ from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire import PayloadForm
 from tests.aggregator.changing import N_RECORDS, N_SLOTS, fill, make_plan, release
-from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem
+from tests.aggregator.fleet import BEAT, SLOT, Desk, Device, assert_problem
 from tests.aggregator.serving import Server
 from tests.walking import Walk
 
@@ -390,6 +390,8 @@ async def test_the_health_of_devices_is_for_operators_and_names_the_one_that_lie
         exact = plan.finish_sum(accumulator.sums, N_RECORDS)
         sums = plan.mechanism.add_noise(exact, SeededSource(i))
         await desk.send(study, liar, plan, sums, sequence=i, n_records=N_RECORDS)
+    for device in (liar, Device(1)):
+        await desk.http.put(BEAT, **device.beat(now=server.clock.now(), name="hall"))
     url = f"/v1/studies/{study.hex()}/analyses"
     body = {"kind": "devices", "n_clusters": 3}
     assert_problem(await desk.post(url, body), "forbidden", 403, "Authorization")
@@ -401,7 +403,9 @@ async def test_the_health_of_devices_is_for_operators_and_names_the_one_that_lie
     result = await solve(server, asked)
     worst = result["devices"][0]
     assert worst["device_id"] == liar.device_id.hex()
-    assert worst["labels"] == {"site": "south"}
+    assert (worst["labels"], worst["name"]) == ({"site": "south"}, "hall")
+    # Two have that name, so sentences add the first digits.
+    assert any(f"hall ({worst['device_id'][:8]})" in words for words in result["words"])
     assert worst["lamps"]["content"]
     for device in result["devices"]:
         assert device["words"].startswith(
