@@ -8,19 +8,13 @@ from typing import Annotated
 import typer
 
 from sfumato.analyst.cli.analyses import show_health
-from sfumato.analyst.cli.options import Answer, command, list_items, show_time, tabulate
+from sfumato.analyst.cli.options import Answer, command, identified, list_items, show_time, tabulate
 from sfumato.analyst.client import Client
 from sfumato.shared.command import SETTINGS
 from sfumato.shared.wire.objects.studies import DeviceBody, DeviceDetailsBody
 
 app = typer.Typer(help="List devices, and exclude or revoke one.", **SETTINGS)
-Device = Annotated[
-    str,
-    typer.Argument(
-        metavar="DEVICE",
-        help="Its name, its id, or 6 or more first digits of it (`sfumato device list`).",
-    ),
-]
+Device = Annotated[str, identified("device")]
 Reason = Annotated[str, typer.Option(help="Kept with the device and in the audit log.")]
 
 

@@ -351,7 +351,8 @@ async def test_a_window_without_sketches_has_a_doubt_and_the_others_do_not_care(
     assert {window["doubt"] for window in empty} == {"contains no sketch"}
     assert all(window["clusters"] is None and window["p"] is None for window in empty)
     assert result["windows"][-1]["p"] is not None
-    assert result["words"][0].startswith("2 of 9 windows cannot be read")
+    assert result["words"][0].endswith("since Wednesday 1970-01-21 03:00 UTC")
+    assert result["words"][1].startswith("2 of 9 windows cannot be read")
     assert [point["window"] for point in result["change_points"]] == [3]
 
 
