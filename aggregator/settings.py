@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     web_origins
         Origins of the web pages whose devices may use this server, separated by commas, such as
         `https://app.example`; `*` for any page. By default none but those of this server.
+    page_url
+        Address at which people open this server's page, without a slash at its end, such as
+        `https://sketches.example.org`; alarms link to it. Without it their links begin with `/`.
     webhook_hosts
         Hosts that webhooks may have besides public ones, separated by commas: names, `*.suffix` for
         the names below one, addresses and networks, such as `hooks.internal,10.0.0.0/8`.
@@ -112,6 +115,7 @@ class Settings(BaseSettings):
     behind_proxy: bool = False
     proxies: str = "127.0.0.1,::1"
     web_origins: str = ""
+    page_url: Annotated[str, Field(pattern=r"^(https?://[!-~]*[^/])?$")] = ""
     webhook_hosts: str = ""
     n_workers: Annotated[int, Field(ge=0, le=256)] = 1
     lease_s: Annotated[float, Field(gt=0)] = 60.0

@@ -262,8 +262,8 @@ def _name_dimension(dimension: DimensionBody) -> str:
 
 
 def _name_device(device: DeviceHealthBody) -> str:
-    labels = ", ".join(device.labels.values())
-    return f"{_cut(labels)} {device.device_id[:8]}".strip()
+    name = device.name or ", ".join(device.labels.values())
+    return f"{_cut(name)} {device.device_id[:8]}".strip()
 
 
 def _cut(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from sfumato.aggregator.answers.kind import Inputs, Slots, name_selection
@@ -80,14 +81,15 @@ class DevicesKind:
     ) -> tuple[DeviceReport, StudyModel]:
         """Compare each device with the rest."""
         (part,) = inputs.parts
-        held = [each for each in inputs.devices if each.totals.n_sketches]
+        named = _name(inputs.devices)
+        held = {name: each for name, each in named.items() if each.totals.n_sketches}
         devices = [
             Sketches(
-                name=each.device.device_id.hex(),
+                name=name,
                 totals=each.totals,
                 members=frozenset({each.device.device_id}),
             )
-            for each in held
+            for name, each in held.items()
         ]
         return examine_devices(
             inputs.plan,
@@ -112,7 +114,7 @@ class DevicesKind:
             doubts.append(f"{n_dropped} sketches are not tested: their payloads are no longer kept")
         found = {each.device: each for each in report.devices}
         order = [*found, *report.unexamined]
-        known = {each.device.device_id.hex(): each for each in inputs.devices}
+        known = _name(inputs.devices)
         # Devices of which nothing is kept stand last.
         order += [name for name in known if name not in order]
         return DevicesBody(
@@ -128,6 +130,19 @@ class DevicesKind:
             n_dropped=n_dropped,
             level=report.level / max(1, len(report.devices)),
         )
+
+
+def _name(devices: Sequence[DeviceSums]) -> dict[str, DeviceSums]:
+    """Return the devices by what a sentence calls each: its own name, or the id."""
+    counts = Counter(each.device.name for each in devices)
+    names = []
+    for each in devices:
+        name, identity = each.device.name, each.device.device_id.hex()
+        names.append(f"{name} ({identity[:8]})" if name and counts[name] > 1 else name or identity)
+    # A device may be named like another's id.
+    if len(set(names)) < len(names):
+        names = [each.device.device_id.hex() for each in devices]
+    return dict(zip(names, devices, strict=True))
 
 
 def _describe(held: DeviceSums, found: DeviceExamination | None) -> DeviceHealthBody:
@@ -147,6 +162,7 @@ def _describe(held: DeviceSums, found: DeviceExamination | None) -> DeviceHealth
         found,
         device_id=held.device.device_id.hex(),
         labels=dict(held.device.labels),
+        name=held.device.name,
         n_sketches=held.totals.n_sketches,
         lamps=lamps,
         last_seen=maybe_rfc3339(held.device.last_seen),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
 
 from sfumato.aggregator.answers.kind import Inputs, Slots, require_slots
+from sfumato.aggregator.base.clock import show_utc
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.resources.keys.record import KeyScope
 from sfumato.learning.answers.comparisons import describe_change, describe_common, describe_widths
 from sfumato.learning.insight.changes import compute_levels
+from sfumato.learning.insight.columns import describe_columns
 from sfumato.learning.insight.selection import Selection as Sketches
+from sfumato.learning.insight.sizes import describe_size
+from sfumato.learning.insight.weeks import find_phases
 from sfumato.learning.insight.windows import (
     MOST_WINDOWS,
     Change,
@@ -27,6 +32,7 @@ from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.analyses import (
     ChangePointBody,
+    ColumnChangeBody,
     TimelineBody,
     TimelineRequest,
     WindowBody,
@@ -37,6 +43,7 @@ from sfumato.shared.wire.objects.declaration import make_body, to_rfc3339
 
 _YEAR_S = 365.25 * 86_400
 _DAY_S = 86_400
+_MOST_FINDINGS = 5
 
 
 class TimelineKind:
@@ -118,6 +125,7 @@ class TimelineKind:
             names=[part.name for part in inputs.parts],
             accepted=_find_accepted(inputs, request),
             follows_changes=request.reference == "last-change",
+            phases=_find_phases(inputs, request),
             progress=progress,
             cancelled=cancelled,
         )
@@ -127,24 +135,37 @@ class TimelineKind:
         looks = inputs.measure(answer.model.fit.means)
         n_measured = sum(each is not None for each in looks)
         words = [f"shares of {n_measured} of {len(looks)} windows are measured by a second look"]
+        last = max(i for i, each in enumerate(answer.windows) if each.reading or not i)
+        windows = [
+            _describe_window(inputs.plan, part.selection, window, measured, is_last=i == last)
+            for i, (part, window, measured) in enumerate(
+                zip(inputs.parts, answer.windows, looks, strict=True)
+            )
+        ]
+        points = [_describe_change_point(inputs, change) for change in answer.changes]
+        for point in points:
+            window = windows[point.window]
+            if window.finding and not any(each.is_named for each in window.columns):
+                windows[point.window] = replace(window, finding=point.finding)
+        findings = {i: window.finding for i, window in enumerate(windows) if window.finding}
+        findings |= {point.window: point.finding for point in points if point.finding}
+        told = [findings[i] for i in sorted(findings, reverse=True)[:_MOST_FINDINGS]]
         common = describe_common(
             inputs.plan,
             answer.model,
-            [*answer.describe(), *(words if n_measured else [])],
+            [*told, *answer.describe(), *(words if n_measured else [])],
             answer.assumptions,
             digests=inputs.digests,
         )
         return TimelineBody(
             kind="timeline",
             **common,
-            windows=[
-                _describe_window(inputs.plan, part.selection, window, measured)
-                for part, window, measured in zip(inputs.parts, answer.windows, looks, strict=True)
-            ],
-            change_points=[_describe_change_point(inputs, change) for change in answer.changes],
+            windows=windows,
+            change_points=points,
             level=answer.level,
             smallest_shift=answer.smallest_shift,
             usual=answer.usual,
+            by_weekday=answer.by_weekday,
         )
 
 
@@ -158,6 +179,13 @@ def _find_accepted(inputs: Inputs, request: TimelineRequest) -> list[int]:
         for number, (first, last) in enumerate(_slots_of(part.selection) for part in inputs.parts)
         if any(first <= slot <= last for slot in slots)
     ]
+
+
+def _find_phases(inputs: Inputs, request: TimelineRequest) -> tuple[int, ...] | None:
+    """Return the place of each window in the week."""
+    window = inputs.plan.window
+    starts = [window.slot_bounds(_slots_of(part.selection)[0])[0] for part in inputs.parts]
+    return find_phases(starts, window.length_s * request.slots_per_window)
 
 
 def _find_ends(request: TimelineRequest, slots: Slots | None) -> Slots:
@@ -204,18 +232,41 @@ def _slots_of(selection: Selection) -> Slots:
     return selection.first_slot, selection.last_slot
 
 
+def _describe_finding(what: str, start: float, end: float | None = None) -> str:
+    """Describe a change, and since when it is, or from when to when it was."""
+    if end is None:
+        return f"{what} since {show_utc(start)}"
+    return f"{what} from {show_utc(start)} to {show_utc(end)}"
+
+
 def _describe_window(
-    plan: SketchPlan, selection: Selection, window: Window, measured: Measurement | None
+    plan: SketchPlan,
+    selection: Selection,
+    window: Window,
+    measured: Measurement | None,
+    *,
+    is_last: bool,
 ) -> WindowBody:
     first, last = _slots_of(selection)
     reading = window.reading
+    start, end = plan.window.slot_bounds(first)[0], plan.window.slot_bounds(last)[1]
+    finding = None
+    if window.is_alarm and reading is not None:
+        size = describe_size(reading.size, window.size_error or 0.0, is_certain=True)
+        what = describe_columns(plan, window.columns) or f"the records differ {size},"
+        finding = _describe_finding(what, start, None if is_last else end)
     return make_body(
         WindowBody,
         window,
         first_slot=first,
         last_slot=last,
-        start=to_rfc3339(plan.window.slot_bounds(first)[0]),
-        end=to_rfc3339(plan.window.slot_bounds(last)[1]),
+        start=to_rfc3339(start),
+        end=to_rfc3339(end),
+        finding=finding,
+        columns=[
+            make_body(ColumnChangeBody, each, name=axis.name, unit=axis.unit)
+            for each, axis in zip(window.columns, plan.axes, strict=bool(window.columns))
+        ],
         p=None if reading is None else reading.p,
         size=None if reading is None else reading.size,
         level=None if reading is None else reading.level,
@@ -246,12 +297,17 @@ def _list_estimates(
 def _describe_change_point(inputs: Inputs, change: Change) -> ChangePointBody:
     found = change.comparison
     first, _ = _slots_of(inputs.parts[change.window].selection)
+    start, size = inputs.plan.window.slot_bounds(first)[0], found.describe_size()
+    # Where no mean is certain, a cluster may tell what changed.
+    named = found.named[0].describe() if found.named else f"the records differ {size},"
+    what = describe_columns(inputs.plan, change.columns) or named
     return ChangePointBody(
         window=change.window,
-        start=to_rfc3339(inputs.plan.window.slot_bounds(first)[0]),
+        start=to_rfc3339(start),
         p=change.p,
         size=found.size,
         size_error=found.size_error,
-        words=f"{found.describe_size()}; {change.describe_named()}",
+        words=f"{size}; {change.describe_named()}",
+        finding=_describe_finding(what, start),
         changes=[describe_change(each) for each in found.changes],
     )

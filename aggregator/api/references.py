@@ -25,13 +25,15 @@ async def find_reference(
         Query(
             pattern=PLAIN_TEXT,
             max_length=200,
-            description="the first 6 or more digits of its id, or the name of a study",
+            description="the first 6 or more digits of its id, or the name of a study or device",
         ),
     ],
     services: ServicesDep,
 ) -> ReferenceBody:
     if kind == "study":
         found = await services.references.find_study(reference)
+    elif kind == "device":
+        found = await services.references.find_device(reference)
     else:
         found = await services.references.find(kind, require_beginning(reference, kind))
     return ReferenceBody(kind=kind, identity=found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from sqlalchemy import select
@@ -16,7 +16,12 @@ from sfumato.aggregator.resources.parts import Service
 from sfumato.aggregator.resources.snapshots.store import SNAPSHOTS
 from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.aggregator.resources.studies.store import STUDIES, list_studies
-from sfumato.shared.wire.references import choose_identity, choose_study, is_beginning
+from sfumato.shared.wire.references import (
+    choose_among,
+    choose_identity,
+    choose_study,
+    is_beginning,
+)
 
 Identified = Literal[
     "study", "device", "batch", "snapshot", "decode", "analysis", "schedule", "alarm", "token"
@@ -41,8 +46,7 @@ async def find_identities(
 ) -> Sequence[bytes]:
     """Return ids that begin with some hexadecimal digits, in order."""
     column = _COLUMNS[kind]
-    first, last = (bytes.fromhex(digits.ljust(_DIGITS, fill)) for fill in "0f")
-    statement = select(column).where(column.between(first, last)).order_by(column).limit(limit)
+    statement = select(column).where(column.between(*_span(digits))).order_by(column).limit(limit)
     return list((await transaction.connection.execute(statement)).scalars())
 
 
@@ -55,6 +59,30 @@ async def find_studies(transaction: Transaction, name: str, *, limit: int) -> Se
         .limit(limit)
     )
     return await transaction.list_records(statement, StudyRecord)
+
+
+async def find_devices(
+    transaction: Transaction, reference: str, *, limit: int
+) -> Mapping[str, str]:
+    """Return name and study by the id of each device that a name or first digits fit."""
+    fits = DEVICES.c.name == reference
+    if is_beginning(reference):
+        fits |= DEVICES.c.device_id.between(*_span(reference))
+    statement = (
+        select(DEVICES.c.device_id, DEVICES.c.name, STUDIES.c.name.label("study"))
+        .join(STUDIES, STUDIES.c.study_id == DEVICES.c.study_id)
+        .where(fits)
+        .order_by(DEVICES.c.device_id)
+        .limit(limit)
+    )
+    found = await transaction.connection.execute(statement)
+    return {row.device_id.hex(): f"{row.name or 'device'} of {row.study}" for row in found}
+
+
+def _span(digits: str) -> tuple[bytes, bytes]:
+    """Return the first and the last id that begin with some hexadecimal digits."""
+    first, last = (bytes.fromhex(digits.ljust(_DIGITS, fill)) for fill in "0f")
+    return first, last
 
 
 _MOST = 11
@@ -82,6 +110,18 @@ class ReferenceService(Service):
             known = found or await list_studies(transaction, after=None, limit=_MOST)
         names = {study.study_id.hex(): study.name for study in known}
         return choose_study(reference, names.items())
+
+    async def find_device(self, reference: str) -> str:
+        """Return the id of a device, given its name or first digits.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            It fits no device, or more than one; the error lists the candidates.
+        """
+        async with self._store.begin() as transaction:
+            found = await find_devices(transaction, reference, limit=_MOST)
+        return choose_among(reference, "device", found)
 
     async def find(self, kind: Identified, reference: str) -> str:
         """Return the id of something, given its first digits.

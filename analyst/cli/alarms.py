@@ -213,7 +213,7 @@ def _log(client: Client, alarm_id: AlarmId) -> Answer:
     """List the messages to a webhook, newest first."""
     return list_items(
         client.deliveries(alarm_id),
-        *("created", "type", "state", "attempts", "status", "problem"),
+        *("created", "type", "state", "attempts", "status", "problem", "finding"),
         identity="message",
         row=lambda each: (
             show_time(each.created),
@@ -222,6 +222,7 @@ def _log(client: Client, alarm_id: AlarmId) -> Answer:
             str(each.attempts),
             str(each.status or ""),
             each.problem or "",
+            each.finding,
             f"msg_{each.delivery_id}",
         ),
     )

@@ -411,7 +411,7 @@ def _tabulate_groups(result: Groups) -> Table:
 
 
 def _list_devices(devices: list[DeviceHealthBody]) -> Iterator[object]:
-    columns = ("lamps", "p", "size", "SNR", "sketches", "share", "labels")
+    columns = ("name", "lamps", "p", "size", "SNR", "sketches", "share", "labels")
     lines = list_items(devices, *columns, identity="device", row=_list_health)
     next(lines)
     yield from lines
@@ -420,6 +420,7 @@ def _list_devices(devices: list[DeviceHealthBody]) -> Iterator[object]:
 def _list_health(device: DeviceHealthBody) -> tuple[str, ...]:
     lamps = [name for name, is_lit in vars(device.lamps).items() if is_lit]
     return (
+        device.name or "",
         ", ".join(lamps) or "-",
         _show_p(device.p_content),
         _show_size(device.size, device.size_error),

@@ -65,7 +65,7 @@ def _suspects(client: Client, study: Study) -> Answer:
     if found.n_innocent > 0.1 * found.n_suspects:
         yield "doubtful: wait for more windows before you act on this"
     for each in found.suspects:
-        yield f"{each.device_id}  {each.n_windows} window(s)"
+        yield f"{each.device_id}  {each.n_windows} window(s)  {each.name or ''}".rstrip()
     yield "next: sfumato device exclude DEVICE --reason ..."
 
 

@@ -25,8 +25,8 @@ def _list(
         str | None, typer.Argument(metavar="STUDY", help="Only the devices of this study.")
     ] = None,
 ) -> Answer:
-    """List devices with state, time last seen and waiting sketches."""
-    columns = ("state", "last seen", "sketches", "waiting", "agent")
+    """List devices with name, labels, state, time last seen and waiting sketches."""
+    columns = ("name", "labels", "state", "last seen", "sketches", "waiting", "agent")
     return list_items(client.devices(study), *columns, identity="device", row=_describe)
 
 
@@ -71,11 +71,14 @@ def _describe(device: DeviceBody) -> tuple[str, ...]:
     waiting, agent = ("", "") if beat is None else (str(beat.waiting_sketches), beat.agent)
     seen, n_sketches = show_time(device.last_seen), str(device.n_sketches)
     state = f"{device.state}, may repeat others" if device.may_repeat else device.state
-    return state, seen, n_sketches, waiting, agent, device.device_id
+    labels = ", ".join(f"{name}={value}" for name, value in device.labels.items())
+    return device.name or "", labels, state, seen, n_sketches, waiting, agent, device.device_id
 
 
 def _describe_all(device: DeviceDetailsBody) -> Iterator[tuple[str, str]]:
     yield "device", device.device_id
+    if device.name:
+        yield "name", device.name
     yield "state", device.state
     if device.reason:
         yield "because", device.reason

@@ -30,8 +30,9 @@ Study = Annotated[
 
 
 def identified(kind: str) -> Any:
-    """Return the argument that names an object by its id or first digits."""
-    text = f"Its id, or 6 or more first digits of it (`sfumato {kind} list`)."
+    """Return the argument that names an object by its id or first digits, or a device's name."""
+    name = "name, its id" if kind == "device" else "id"
+    text = f"Its {name}, or 6 or more first digits of it (`sfumato {kind} list`)."
     return typer.Argument(metavar=kind.upper(), help=text)
 
 

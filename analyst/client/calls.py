@@ -78,7 +78,7 @@ class AsyncCalls(Catalogue, Waits):
             return reference
         if kind in ("snapshot", "sketch"):
             return require_identity(reference, f"{kind}_id")
-        if kind != "study":
+        if kind not in ("study", "device"):
             require_beginning(reference, kind)
         # The server finds a batch by its first digits, in the study that the path names.
         if is_identity(reference) or kind == "batch":

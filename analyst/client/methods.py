@@ -28,6 +28,7 @@ B = TypeVar("B")
 
 _MEANINGS = {
     "study": "Its id, its name, or the first 6 or more digits of its id.",
+    "device": "Its id, its name if no other has it, or the first 6 or more digits of its id.",
     "snapshot": "Its id.",
 }
 _BEGINNING = "Its id, or the first 6 or more digits of it."
@@ -146,7 +147,7 @@ def listed_of(call: Pages[T]) -> Method[[str], AsyncGenerator[T, None], Generato
 
 def found(kind: str) -> Method[[str], Coroutine[Any, Any, str], str]:
     """Make the method that completes the id of an object of a kind."""
-    given = "its name" if kind == "study" else "all of it"
+    given = "its name" if kind in ("study", "device") else "all of it"
     text = f"""Return the id of the {kind}, given {given} or its first 6 or more digits.
 
     Raises

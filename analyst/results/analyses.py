@@ -194,8 +194,8 @@ class DeviceHealth(AnalysisResult[DevicesBody]):
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns of :meth:`to_frame`, by name."""
         names = (
-            *("device_id", "n_sketches", "n_records", "share", "p_content", "p_silence", "z"),
-            *("size", "size_error", "snr", "least_lie", "last_seen"),
+            *("device_id", "name", "n_sketches", "n_records", "share", "p_content", "p_silence"),
+            *("z", "size", "size_error", "snr", "least_lie", "last_seen"),
         )
         columns: dict[str, list[Any]] = {
             name: [getattr(device, name) for device in self.body.devices] for name in names

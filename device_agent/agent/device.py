@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sfumato.device_agent.agent.campaign import narrow, reads
 from sfumato.device_agent.agent.owners_ledger import SharedBudget
@@ -205,14 +206,20 @@ def _report_refusal(
     refusal = PlanRefusalRequest(
         study=identity.study.hex(), rule=error.field or "policy", detail=error.rule[:MOST_DETAIL]
     )
-    heartbeat = HeartbeatRequest(
-        agent=__version__,
-        engine=settings.engine.name,
-        waiting_sketches=counts.waiting,
-        plan_refusals=[refusal],
-    )
+    heartbeat = make_heartbeat(settings, waiting=counts.waiting, plan_refusals=[refusal])
     with suppress(SketchError), connect(settings, identity.device, key, clock) as client:
         client.put_heartbeat(heartbeat)
+
+
+def make_heartbeat(settings: Settings, *, waiting: int, **more: Any) -> HeartbeatRequest:
+    """Return a heartbeat of this agent."""
+    return HeartbeatRequest(
+        agent=__version__,
+        engine=settings.engine.name,
+        waiting_sketches=waiting,
+        name=settings.name,
+        **more,
+    )
 
 
 def connect(settings: Settings, device: bytes, key: DeviceKey, clock: Clock) -> ServerClient:

@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sfumato.device_agent.agent.campaign import find_next, narrow, require_pinned
-from sfumato.device_agent.agent.device import Clock, Device, connect, require_suitable
+from sfumato.device_agent.agent.device import (
+    Clock,
+    Device,
+    connect,
+    make_heartbeat,
+    require_suitable,
+)
 from sfumato.device_agent.agent.exchange.clocks import ServerClock
 from sfumato.device_agent.agent.exchange.comparison import require_no_copy
 from sfumato.device_agent.agent.exchange.published_result import pin_at_enrolment
@@ -251,6 +257,9 @@ def _enrol_in(
                 known = client.fetch_device()
             # Now its owner decides to trust this server.
             pin_at_enrolment(client, settings)
+            if settings.name is not None:
+                with suppress(SketchError):  # `run` sends it again
+                    client.put_heartbeat(make_heartbeat(settings, waiting=0))
         if identity is None:
             identity = Identity(
                 study=settings.study,

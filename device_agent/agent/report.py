@@ -79,6 +79,7 @@ class StatusReport:
     """
 
     identity: Identity
+    name: str | None
     plan: SketchPlan
     server: str
     streams: tuple[StreamState, ...]
@@ -93,6 +94,7 @@ class StatusReport:
         """Return JSON values, without any sum; figures that depend on values only on request."""
         return {
             "device_id": self.identity.device.hex(),
+            "name": self.name,
             "study_id": self.identity.study.hex(),
             "server": self.server,
             "study_state": self.notice.state,
@@ -259,6 +261,7 @@ def report_status(settings: Settings) -> StatusReport:
         plan = decode_plan(identity.plan_bytes)
         return StatusReport(
             identity=identity,
+            name=settings.name,
             plan=plan,
             reads=reads(settings, plan, connection),
             server=settings.server,

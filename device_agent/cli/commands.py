@@ -118,6 +118,8 @@ def _init(options: SimpleNamespace) -> int:
         print(f"sfumato-agent: warning: {warning}", file=sys.stderr)
     done = "was enrolled already" if report.was_enrolled else "is enrolled"
     print(f"device {report.device.hex()} {done} in study {report.study.hex()}")
+    if settings.name is None and not report.was_enrolled:
+        print(f'to show it by a name instead, write at the top of {options.config}: name = "hall"')
     print(make_statement(report.plan).describe())
     if report.plan.sum_release is not None:
         print(f"helper: {describe_helper(report.plan.sum_release)}")

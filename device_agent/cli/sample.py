@@ -16,6 +16,7 @@ state_dir = "state"                       # key, ledger and outbox; relative to 
 # Who asks, from the study's operator. `init --code` writes both here if they are not:
 # server = "https://sketches.example.org"
 # study = "64 hexadecimal digits"
+# name = "hall"                           # shown to all who read the study; no secret, may change
 # labels = { region = "north" }           # if the study declares labels; fixed when enrolled
 
 [budget]                                  # the most you allow

@@ -111,6 +111,7 @@ def show_status(report: StatusReport) -> str:
     return "\n".join(
         [
             f"device {document['device_id']}",
+            *([f"name   {document['name']}"] if document["name"] else []),
             f"study  {document['study_id']} at {document['server']}",
             f"sends  {document['releases']}",
             *_describe_phase(document["phase"]),

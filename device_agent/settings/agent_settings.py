@@ -30,6 +30,7 @@ from sfumato.shared.hosts import is_loopback
 from sfumato.shared.privacy import Budget
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 from sfumato.shared.structure import Rule, Text, declared, member, read_toml, structure
+from sfumato.shared.wire.objects.devices import DeviceName
 
 ENVIRONMENT_PREFIX = "SFUMATO_AGENT_"
 OVERRIDABLE = ("state_dir", "server", "study")
@@ -64,6 +65,11 @@ class Settings:
     )
     server: ServerAddress = member("The address of the aggregator.")
     study: Digest = member("The study's id, 64 hexadecimal digits.")
+    name: DeviceName | None = member(
+        "The device's name, shown in place of its id to everybody who reads the study; it may be "
+        "changed. A host's or a person's name is personal.",
+        default=None,
+    )
     labels: Mapping[str, Text] = member(
         "The device's labels, fixed when it enrols.", default_factory=dict
     )

@@ -29,6 +29,7 @@ __all__ = [
 
 SCAN_LEVEL: Final = 0.05
 _LEAST_USUAL: Final = 9
+_LEAST_SPREAD: Final = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +124,7 @@ def watch(
     *,
     rng: np.random.Generator,
     references: Sequence[int] = (),
+    stretches: Sequence[int] = (),
     smallest_shift: float = SMALLEST_SHIFT,
     n_years: int = N_DRAWS,
 ) -> tuple[Reading, ...]:
@@ -141,6 +143,8 @@ def watch(
         Source and number of the simulated years; the answer is for display only.
     references
         Windows that each begin a reference: accepted changes, or change points.
+    stretches
+        The first windows after all known changes, beside which the pattern of a week is the same.
     smallest_shift
         Size above which a difference is worth an alarm.
 
@@ -149,7 +153,7 @@ def watch(
     DecodingError
         There are more or fewer levels than tests.
     """
-    contrasts = timeline.contrast(find_begins(len(timeline.windows), references))
+    contrasts = timeline.contrast(find_begins(len(timeline.windows), references), stretches)
     if len(levels) != len(timeline.windows) - 1:
         raise DecodingError(
             f"must be {len(timeline.windows) - 1}, one for each window but the first",
@@ -211,7 +215,7 @@ def join_stretches(
     kept = list(points)
     while kept:
         ends = [0, *(point.place for point in kept), len(timeline.windows)]
-        sizes = timeline.measure_sizes(timeline.contrast_stretches(ends))
+        sizes = timeline.measure_sizes(timeline.contrast_stretches(ends, by_weekday=True))
         smallest = int(np.argmin(sizes))
         if sizes[smallest] > smallest_shift:
             return tuple(
@@ -248,9 +252,11 @@ def find_change_points(
 
 def _scan(timeline: Timeline, first: int, rng: np.random.Generator, n_years: int) -> ChangePoint:
     """Return the clearest split of a stretch."""
-    contrasts = timeline.splits
+    contrasts = timeline.weekly_splits
+    is_told = contrasts.spreads > _LEAST_SPREAD
     drawn = timeline.simulate(contrasts, rng=rng, n_years=n_years)
     mean, deviation = np.mean(drawn, axis=0), np.std(drawn, axis=0)
+    deviation[:, ~is_told] = np.inf
     # Each statistic in its own deviations, the larger of them at each split.
     observed = timeline.measure(timeline.coordinates, contrasts)
     scores = np.max((observed - mean) / deviation, axis=0)
@@ -259,6 +265,6 @@ def _scan(timeline: Timeline, first: int, rng: np.random.Generator, n_years: int
     return ChangePoint(
         place=first + clearest + 1,
         window=timeline.windows[clearest + 1].name,
-        p=largest.estimate_p(float(scores[clearest])),
+        p=largest.estimate_p(float(scores[clearest])) if np.any(is_told) else 1.0,
         size=float(timeline.measure_sizes(contrasts)[clearest]),
     )

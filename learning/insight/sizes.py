@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
-__all__ = ["SATURATED", "describe_size", "find_largest", "is_hidden", "show_size"]
+__all__ = ["SATURATED", "describe_size", "find_largest", "is_hidden", "show_figures", "show_size"]
 
 SATURATED: Final = 1.0
 """Scales beyond which a common shift turns the features too far to be told from a longer one."""
+_LEAST_ERROR: Final = 1e-9
 _PRINTED: Final = 0.01
 _CERTAIN: Final = 2.0
 """Standard errors within which an amount is all but certain to lie."""
@@ -66,3 +67,10 @@ def describe_size(size: float, error: float, *, is_certain: bool) -> str:
     if size < _PRINTED / 2.0:
         return f"by less than {_PRINTED} scales"
     return f"as if every record had moved by {show_size(size, error)}"
+
+
+def show_figures(*values: float, error: float) -> list[str]:
+    """Write figures, and then their error, to the first digit of it."""
+    least = max(error, _LEAST_ERROR * max(1.0, *map(abs, values)))
+    place = -math.floor(math.log10(least))
+    return [f"{round(each, place):.{max(0, place)}f}" for each in (*values, least)]

@@ -1,8 +1,9 @@
 """Windows of a study in the coordinates of its statistics, and simulated years of them.
 
 In the p = k (d + 2) coordinates ``J Sw^-1 s``, in a basis in which T_moved is a weighted sum of
-squares, a window is p numbers, and a simulated year is cheap. The simulated years have the radii of
-K-norm noise. Where the directed statistics cannot be trusted, see
+squares, a window is p numbers, and a simulated year is cheap: see
+:mod:`sfumato.learning.insight.years`.
+Where the directed statistics cannot be trusted, see
 :func:`sfumato.learning.insight.statistics.trusts_directions`, the coordinates are all features, and
 the statistic is T_all.
 """
@@ -10,6 +11,7 @@ the statistic is T_all.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,21 +23,17 @@ import numpy as np
 from sfumato.learning.insight.comparison import N_DRAWS, require_disjoint, require_filled
 from sfumato.learning.insight.covariance import Floats
 from sfumato.learning.insight.model import StudyModel
-from sfumato.learning.insight.null_law import draw_unit_noise
 from sfumato.learning.insight.selection import Errors, Selection, SelectionMean, average
 from sfumato.learning.insight.statistics import PRIOR, Statistics, compute_sigma, trusts_directions
+from sfumato.learning.insight.weeks import place_stretches, subtract_weeks
+from sfumato.learning.insight.years import MOST_NUMBERS, FullSimulator, Simulator
 from sfumato.shared.errors import DecodingError
-from sfumato.shared.plan import SketchPlan
 
 __all__ = ["Contrasts", "Timeline", "follow"]
 
-_POOL: Final = 20_000
-"""Projected noises of single sketches, from which simulated windows choose."""
 _YEARS_AT_A_TIME: Final = 100
-_MOST_NUMBERS: Final = 4_000_000
-"""Largest number of float64 values drawn at a time, 32 MB."""
-_ENERGY_DRAWS: Final = 4000
 _LEAST_WINDOWS: Final = 2
+_NOTHING: Final = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,10 +62,14 @@ class Timeline:
         Model of the study: fitted to all windows together.
     windows
         At least two, disjoint.
+    phases
+        The place of each in the week, of :func:`sfumato.learning.insight.weeks.find_phases`, if
+        windows are compared by weekday.
     """
 
     model: StudyModel
     windows: tuple[SelectionMean, ...]
+    phases: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if len(self.windows) < _LEAST_WINDOWS:
@@ -79,7 +81,31 @@ class Timeline:
 
     def cut(self, first: int, stop: int) -> Timeline:
         """Return a stretch of the windows."""
-        return Timeline(model=self.model, windows=self.windows[first:stop])
+        return self.choose(range(first, stop))
+
+    def choose(self, places: Sequence[int]) -> Timeline:
+        """Return some of the windows."""
+        return Timeline(
+            model=self.model,
+            windows=tuple(self.windows[i] for i in places),
+            phases=None if self.phases is None else tuple(self.phases[i] for i in places),
+        )
+
+    def find_borrowed(self, begins: Sequence[int], stretches: Sequence[int]) -> list[bool]:
+        """Return whether each window but the first has no other of its weekday in its stretch.
+
+        Then it is compared by the pattern of an earlier stretch. A window that begins a stretch is
+        compared with that itself.
+        """
+        n = len(self.windows)
+        if self.phases is None:
+            return [False] * (n - 1)
+        stretch = place_stretches(n, stretches).tolist()
+        counts = Counter(zip(stretch, self.phases, strict=True))
+        return [
+            stretch[begins[t - 1]] == stretch[t] and counts[stretch[t], self.phases[t]] == 1
+            for t in range(1, n)
+        ]
 
     @cached_property
     def _typical_errors(self) -> Errors:
@@ -171,12 +197,28 @@ class Timeline:
         """Each window but the first against all before: independent where nothing changes."""
         return self.contrast([0] * (len(self.windows) - 1))
 
-    def contrast(self, begins: Sequence[int]) -> Contrasts:
-        """Each window but the first against those before it, from the window that begins them."""
+    def contrast(self, begins: Sequence[int], stretches: Sequence[int] = ()) -> Contrasts:
+        """Each window but the first against those before it, from the window that begins them.
+
+        Where windows are compared by weekday, without the pattern of a week; ``stretches`` are the
+        first windows after the changes beside which it is the same.
+        """
         weights = np.tril(np.tile(1.0 / self.spreads, (len(self.windows), 1)), -1)[1:]
         weights[np.arange(len(self.windows)) < np.array(begins)[:, None]] = 0.0
         weights /= -np.sum(weights, axis=1, keepdims=True)
         weights[:, 1:] += np.eye(len(self.windows) - 1)
+        if self.phases is not None:
+            stretch = place_stretches(len(self.windows), stretches)
+            is_within = stretch[1:] == stretch[np.array(begins)]
+            is_own = is_within & ~np.array(self.find_borrowed(begins, stretches))
+            weights = np.where(
+                is_own[:, None],
+                weights @ subtract_weeks(self.phases, self.spreads, stretches),
+                weights @ subtract_weeks(self.phases, self.spreads, stretches, borrows=True),
+            )
+            # A window that alone differs has a part in its own effect: as if it had none.
+            own = np.diagonal(weights, 1)
+            weights /= np.where(is_within & (own > _NOTHING), own, 1.0)[:, None]
         return self._measure_contrasts(weights)
 
     @cached_property
@@ -188,7 +230,15 @@ class Timeline:
         after /= np.sum(after, axis=1, keepdims=True)
         return self._measure_contrasts(after - before)
 
-    def contrast_stretches(self, ends: Sequence[int]) -> Contrasts:
+    @cached_property
+    def weekly_splits(self) -> Contrasts:
+        """As :attr:`splits`, by weekday where windows are compared so."""
+        if self.phases is None:
+            return self.splits
+        kept = subtract_weeks(self.phases, self.spreads)
+        return self._measure_contrasts(self.splits.weights @ kept)
+
+    def contrast_stretches(self, ends: Sequence[int], *, by_weekday: bool = False) -> Contrasts:
         """Each stretch but the first against the one before; stretches end where the next begins.
 
         ``ends`` are the first window of each stretch, and the number of windows.
@@ -197,10 +247,14 @@ class Timeline:
         for row, (first, stop) in enumerate(pairwise(ends)):
             shares = 1.0 / self.spreads[first:stop]
             means[row, first:stop] = shares / np.sum(shares)
-        return self._measure_contrasts(np.diff(means, axis=0))
+        steps = np.diff(means, axis=0)
+        if by_weekday and self.phases is not None:
+            steps = steps @ subtract_weeks(self.phases, self.spreads, ends[:-1], borrows=True)
+        return self._measure_contrasts(steps)
 
     def _measure_contrasts(self, weights: Floats) -> Contrasts:
-        return Contrasts(weights=weights, spreads=weights**2 @ self.spreads)
+        # One that the pattern of a week explains whole is 0, up to rounding.
+        return Contrasts(weights=weights, spreads=np.maximum(_NOTHING, weights**2 @ self.spreads))
 
     def measure(self, coordinates: Floats, contrasts: Contrasts) -> Floats:
         """Compute the statistics of contrasts of windows of shape ``(..., T, p)``.
@@ -242,123 +296,17 @@ class Timeline:
         Shape ``(n_years, 2, R)``, or ``(n_years, 1, R)`` where T_all counts.
         """
         simulator = (
-            _Simulator(self, self.projection, rng)
+            Simulator(self.model, self.windows, self.projection, rng)
             if self.is_directed
-            else _FullSimulator(self, rng)
+            else FullSimulator(self.model, self.windows, rng)
         )
-        fitting = _MOST_NUMBERS // self.coordinates.size
+        fitting = MOST_NUMBERS // self.coordinates.size
         step = max(1, min(_YEARS_AT_A_TIME, fitting))
         parts = [
             self.measure(simulator.draw(min(step, n_years - start)), contrasts)
             for start in range(0, n_years, step)
         ]
         return np.concatenate(parts)
-
-
-class _FullSimulator:
-    """Draws the errors of all windows, in the eigenbasis of one record's covariance.
-
-    Noise with a radius is Gaussian noise with a variance of its own in each sketch, up to moments
-    of higher order; its law is then the same in every basis.
-    """
-
-    def __init__(self, timeline: Timeline, rng: np.random.Generator) -> None:
-        self._windows, self._rng = timeline.windows, rng
-        model = timeline.model
-        plan, m = model.plan, model.plan.n_frequencies
-        self._variance = plan.released_variance
-        self._n_coordinates = 2 * m
-        n_draws = max(100, min(_ENERGY_DRAWS, _MOST_NUMBERS // (2 * plan.frequencies_per_sketch)))
-        unit = draw_unit_noise(plan, n_draws, rng)
-        # Relative variance of the energy of one sketch's noise, beyond that of Gaussian noise.
-        energies = np.mean(unit**2, axis=1)
-        self._excess = max(0.0, float(np.var(energies)) - 2.0 / unit.shape[1])
-        self._blocks = []
-        for members in plan.blocks.members:
-            places = np.concatenate([members, m + members])
-            values, vectors = np.linalg.eigh(model.covariance[np.ix_(places, places)])
-            self._blocks.append((places, np.maximum(values, 0.0), model.features[places] @ vectors))
-
-    def draw(self, n_years: int) -> Floats:
-        """Draw some years: shape ``(n_years, T, 2 m)``."""
-        rng = self._rng
-        drawn = rng.standard_normal((n_years, len(self._windows), self._n_coordinates))
-        for t, window in enumerate(self._windows):
-            errors = window.errors
-            for b, (places, values, phi) in enumerate(self._blocks):
-                noise = np.full(n_years, float(errors.gaussian[b]))
-                for factor in errors.factors[b].tolist():
-                    noise += factor**2 * self._variance * self._draw_radii(n_years)
-                own = drawn[:, t, places]
-                own *= np.sqrt(noise[:, None] + errors.sampling[b] * values)
-                if errors.counting[b]:
-                    relative = math.sqrt(errors.counting[b]) * rng.standard_normal(n_years)
-                    own += relative[:, None] * phi
-                drawn[:, t, places] = own
-        return drawn
-
-    def _draw_radii(self, n: int) -> Floats:
-        """Draw variances of the noise of single sketches, of mean 1."""
-        if not self._excess:
-            return np.ones(n)
-        return self._rng.gamma(1.0 / self._excess, self._excess, n)
-
-
-class _Simulator:
-    """Draws the errors of all windows in projected coordinates."""
-
-    def __init__(self, timeline: Timeline, projection: Floats, rng: np.random.Generator) -> None:
-        self._windows, self._rng = timeline.windows, rng
-        model = timeline.model
-        plan, m = model.plan, model.plan.n_frequencies
-        self._deviation = math.sqrt(plan.released_variance)
-        self._n_coordinates = len(projection)
-        self._roots: list[Floats] = []
-        self._pools: list[Floats] = []
-        self._noises: list[Floats] = []
-        self._counts: list[Floats] = []
-        for members in plan.blocks.members:
-            places = np.concatenate([members, m + members])
-            own = projection[:, places]
-            # The covariance has no entries between blocks, and so has its factor.
-            self._roots.append(_compress(own @ model.factor[np.ix_(places, places)]))
-            self._pools.append(_draw_projected(plan, own, rng))
-            self._noises.append(_compress(own))
-            self._counts.append(own @ model.features[places])
-
-    def draw(self, n_years: int) -> Floats:
-        """Draw some years: shape ``(n_years, T, p)``."""
-        rng, drawn = self._rng, np.zeros((n_years, len(self._windows), self._n_coordinates))
-        for t, window in enumerate(self._windows):
-            errors, own = window.errors, drawn[:, t]
-            for b, root in enumerate(self._roots):
-                chance = rng.standard_normal((n_years, root.shape[1]))
-                own += math.sqrt(errors.sampling[b]) * chance @ root.T
-                for factor in errors.factors[b].tolist():
-                    chosen = rng.integers(_POOL, size=n_years)
-                    own += factor * self._deviation * self._pools[b][chosen]
-                if errors.gaussian[b]:
-                    chance = rng.standard_normal((n_years, self._noises[b].shape[1]))
-                    own += math.sqrt(errors.gaussian[b]) * chance @ self._noises[b].T
-                if errors.counting[b]:
-                    relative = math.sqrt(errors.counting[b]) * rng.standard_normal(n_years)
-                    own += relative[:, None] * self._counts[b]
-        return drawn
-
-
-def _draw_projected(plan: SketchPlan, projection: Floats, rng: np.random.Generator) -> Floats:
-    """Draw the projected noise of single sketches: shape ``(_POOL, p)``, a part at a time."""
-    step = max(1, _MOST_NUMBERS // projection.shape[1])
-    parts = [
-        draw_unit_noise(plan, min(step, _POOL - start), rng) @ projection.T
-        for start in range(0, _POOL, step)
-    ]
-    return np.concatenate(parts)
-
-
-def _compress(root: Floats) -> Floats:
-    """Return a factor of the same covariance with no more columns than rows."""
-    return np.asarray(np.linalg.qr(root.T, mode="r")).T
 
 
 def follow(model: StudyModel, selections: Sequence[Selection]) -> Timeline:

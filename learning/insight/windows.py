@@ -30,6 +30,7 @@ from sfumato.learning.insight.changes import (
     measure_usual_change,
     watch,
 )
+from sfumato.learning.insight.columns import ColumnChange, Means, measure_columns, measure_steps
 from sfumato.learning.insight.comparison import SMALLEST_SHIFT, Comparison, compare
 from sfumato.learning.insight.covariance import Floats
 from sfumato.learning.insight.model import StudyModel
@@ -38,6 +39,7 @@ from sfumato.learning.insight.pairs import fit_model, pose_pooled
 from sfumato.learning.insight.selection import Errors, Selection, SelectionMean, average
 from sfumato.learning.insight.statistics import compute_sigma, describe_doubt
 from sfumato.learning.insight.timeline import Contrasts, Timeline
+from sfumato.learning.insight.weeks import has_weeks
 from sfumato.shared.errors import DecodingCancelledError, DecodingError
 from sfumato.shared.plan import SketchPlan
 
@@ -72,6 +74,8 @@ class Estimate:
         Shapes ``(k,)``, summing to 1; errors are NaN where the verdict forbids them.
     centres, centre_errors
         Shapes ``(k, d)``, units of the fit.
+    means
+        Means of the columns; None where the verdict forbids their errors.
     """
 
     verdict: Verdict
@@ -79,6 +83,7 @@ class Estimate:
     weight_errors: Floats
     centres: Floats
     centre_errors: Floats
+    means: Means | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,6 +102,11 @@ class Window:
         Number of the first window of that reference, from 0, unreadable ones counted.
     is_accepted
         Whether a change at it was accepted: it begins a reference.
+    columns
+        Changes of columns from its reference.
+    is_first_of_weekday
+        Whether it is the only one of its weekday since the last change; then it is an alarm only
+        if a column tells so too, as surely.
     estimate
         Its clusters.
     unknown
@@ -113,6 +123,8 @@ class Window:
     size_error: float | None = None
     reference: int | None = None
     is_accepted: bool = False
+    columns: tuple[ColumnChange, ...] = ()
+    is_first_of_weekday: bool = False
     estimate: Estimate | None = None
     unknown: str | None = None
     doubt: str | None = None
@@ -120,7 +132,10 @@ class Window:
     @property
     def is_alarm(self) -> bool:
         """Whether it differs from its reference, and nobody has accepted that."""
-        return self.reading is not None and self.reading.is_alarm and not self.is_accepted
+        if self.reading is None or not self.reading.is_alarm or self.is_accepted:
+            return False
+        level = self.reading.level
+        return not self.is_first_of_weekday or any(each.p < level for each in self.columns)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,11 +151,14 @@ class Change:
         changed.
     comparison
         From the windows since the change before to those until the next change.
+    columns
+        Changes of columns from the ones to the others.
     """
 
     window: int
     p: float
     comparison: Comparison
+    columns: tuple[ColumnChange, ...] = ()
 
     def describe_named(self) -> str:
         """Describe the surest changes of clusters in words."""
@@ -162,6 +180,8 @@ class History:
         Limits of an alarm: of the p-value of a window, and of its size.
     usual
         The usual change of neighbouring windows.
+    by_weekday
+        Whether windows are compared by weekday; None where they have none.
     assumptions
         Assumptions of the p-values in words.
     """
@@ -173,6 +193,7 @@ class History:
     smallest_shift: float
     usual: float
     assumptions: tuple[str, ...]
+    by_weekday: bool | None = None
 
     def describe(self) -> tuple[str, ...]:
         """Describe the history in words, doubts first."""
@@ -184,6 +205,8 @@ class History:
             told.append(
                 f"{len(unread)} of {len(self.windows)} windows cannot be read: {unread[0].doubt}"
             )
+        if alarms and self.by_weekday is False:
+            told.append("not yet compared with the same weekday, which needs four weeks before")
         if self.changes:
             for change in self.changes:
                 name, size = self.windows[change.window].name, change.comparison.describe_size()
@@ -245,6 +268,7 @@ def follow_windows(
     names: Sequence[str] | None = None,
     accepted: Sequence[int] = (),
     follows_changes: bool = True,
+    phases: Sequence[int] | None = None,
     progress: Callable[[float], None] = lambda _: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> History:
@@ -274,6 +298,10 @@ def follow_windows(
         begins a reference.
     follows_changes
         Whether a change that is found begins a reference too.
+    phases
+        The place of each window in the week, of
+        :func:`sfumato.learning.insight.weeks.find_phases`. Windows are then compared by weekday
+        where there are enough of them.
     progress
         Called with the completed share, 0 to 1.
     cancelled
@@ -300,7 +328,8 @@ def follow_windows(
     model = fit_model(plan, _total(chosen), n_clusters=n_clusters, rng=for_fit, cancelled=cancelled)
     progress(0.3)
     read = tuple(mean for mean in means if not isinstance(mean, str))
-    timeline = Timeline(model=model, windows=read)
+    week = tuple(phases[i] for i in places) if phases is not None else ()
+    timeline = Timeline(model=model, windows=read, phases=week if has_weeks(week) else None)
     levels = compute_levels(
         len(read) - 1, windows_per_year=windows_per_year, alarms_per_year=alarms_per_year
     )
@@ -315,15 +344,21 @@ def follow_windows(
     _require_wanted(cancelled)
     begun = [bisect_left(places, number) for number in accepted]
     references = begun + [point.place for point in points if follows_changes]
+    stretches = sorted({*begun, *(point.place for point in points)})
     readings = watch(
-        timeline, levels, rng=for_watch, references=references, smallest_shift=smallest_shift
+        timeline,
+        levels,
+        rng=for_watch,
+        references=references,
+        stretches=stretches,
+        smallest_shift=smallest_shift,
     )
     begins = find_begins(len(read), references)
     progress(0.7)
-    changes = _compare_stretches(model, chosen, points, for_changes, cancelled)
+    changes = _compare_stretches(timeline, chosen, points, for_changes, cancelled)
     progress(0.8)
     excess = _measure_excess(plan, for_energy)
-    contrasts = timeline.contrast(begins)
+    contrasts = timeline.contrast(begins, stretches)
     size_errors = [
         _measure_size_error(timeline, contrasts, i, readings[i].size, excess)
         for i in range(len(readings))
@@ -332,6 +367,14 @@ def follow_windows(
     estimates = _estimate_all(
         model, chosen, read, seed=seed, progress=progress, cancelled=cancelled
     )
+    borrowed = timeline.find_borrowed(begins, stretches)
+    told = {
+        place: each.means
+        for place, each in enumerate(estimates)
+        if not isinstance(each, str) and each.means is not None
+    }
+    columns = measure_columns(timeline, told, begins, stretches)
+    steps = measure_steps(timeline, told, [point.place for point in points])
     windows: list[Window] = []
     for i, mean in enumerate(means):
         name = names[i] if names is not None else _name(selections[i], i)
@@ -352,6 +395,8 @@ def follow_windows(
                 size_error=size_errors[place - 1] if place else None,
                 reference=places[begins[place - 1]] if place else None,
                 is_accepted=place in begun,
+                columns=columns.get(place, ()),
+                is_first_of_weekday=place > 0 and borrowed[place - 1],
                 estimate=None if isinstance(estimate, str) else estimate,
                 unknown=estimate if isinstance(estimate, str) else None,
             )
@@ -361,12 +406,18 @@ def follow_windows(
         model=model,
         windows=tuple(windows),
         changes=tuple(
-            Change(window=places[point.place], p=point.p, comparison=comparison)
+            Change(
+                window=places[point.place],
+                p=point.p,
+                comparison=comparison,
+                columns=steps.get(point.place, ()),
+            )
             for point, comparison in zip(points, changes, strict=True)
         ),
         level=float(levels[0]),
         smallest_shift=smallest_shift,
         usual=usual,
+        by_weekday=None if phases is None else timeline.phases is not None,
         assumptions=_list_assumptions(timeline, follows_changes=follows_changes and bool(points)),
     )
 
@@ -432,20 +483,25 @@ def _require_wanted(cancelled: Callable[[], bool]) -> None:
 
 
 def _compare_stretches(
-    model: StudyModel,
+    timeline: Timeline,
     windows: Sequence[Selection],
     points: Sequence[ChangePoint],
     rng: np.random.Generator,
     cancelled: Callable[[], bool],
 ) -> list[Comparison]:
-    """Compare the stretches on both sides of each change."""
+    """Compare the stretches on both sides of each change, by weekday if the week is known."""
+    phases = timeline.phases
     ends = [0, *(point.place for point in points), len(windows)]
     found = []
     for i in range(1, len(ends) - 1):
         _require_wanted(cancelled)
-        before = _join(windows[ends[i - 1] : ends[i]], "before")
-        after = _join(windows[ends[i] : ends[i + 1]], "after")
-        found.append(compare(model, before, after, rng=rng))
+        earlier, later = list(range(ends[i - 1], ends[i])), range(ends[i], ends[i + 1])
+        if phases is not None:
+            places = {phases[t] for t in later}
+            earlier = [t for t in earlier if phases[t] in places] or earlier
+        before = _join([windows[t] for t in earlier], "before")
+        after = _join([windows[t] for t in later], "after")
+        found.append(compare(timeline.model, before, after, rng=rng))
     return found
 
 
@@ -535,6 +591,9 @@ def _estimate(
         weight_errors=weight_errors[order],
         centres=found.centroids[order],
         centre_errors=centre_errors[order],
+        means=None
+        if found.posterior is None or bars.word == "none"
+        else Means.of(found.posterior, n_records),
     )
 
 

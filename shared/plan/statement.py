@@ -271,6 +271,13 @@ def list_public_facts(
             fields=("device", "public_key", "last_sequences"),
         ),
         PublicFact(
+            what="device's name",
+            detail="The name that the owner gives the device, if any: choose one that says nothing "
+            "of a person.",
+            seen_by="analysts",
+            fields=("name",),
+        ),
+        PublicFact(
             what="labels",
             detail="The values of the labels that the device enrolled with.",
             seen_by="analysts",

@@ -1,9 +1,9 @@
-"""References to studies and other objects: an id, or the name or first digits of a study."""
+"""References to objects: an id, its first digits, or the name of a study or device."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sfumato.shared.errors import ConfigError, NotFoundError
 
@@ -116,7 +116,23 @@ def choose_identity(reference: str, kind: str, known: Iterable[tuple[str, str]])
     NotFoundError, ConfigError
         None begins so, or more than one; the error lists the candidates.
     """
-    found = list({each: words for each, words in known if each.startswith(reference)}.items())
+    return choose_among(reference, kind, {i: w for i, w in known if i.startswith(reference)})
+
+
+def choose_among(reference: str, kind: str, candidates: Mapping[str, str]) -> str:
+    """Return the only id that a reference fits.
+
+    Parameters
+    ----------
+    candidates
+        By the ids that it fits, a few words on each.
+
+    Raises
+    ------
+    NotFoundError, ConfigError
+        It fits none, or more than one; the error lists the candidates.
+    """
+    found = list(candidates.items())
     if len(found) == 1:
         return found[0][0]
     if found:
@@ -126,7 +142,8 @@ def choose_identity(reference: str, kind: str, known: Iterable[tuple[str, str]])
             fix=f"write more digits of one: {_describe(found, None)}",
         )
     raise NotFoundError(
-        f"no {kind} has an id that begins with {reference!r}",
+        f"no {kind} has {'a name or' if kind == 'device' else 'an'} id that begins with "
+        f"{reference!r}",
         field=kind,
         fix="copy it from a list",
     )

@@ -39,6 +39,7 @@ from sfumato.shared.wire import (
 )
 
 SLOT = 480
+BEAT = "/v1/devices/me/heartbeat"
 SKETCH = {"Content-Type": SKETCH_MEDIA_TYPE}
 CLUSTERS = np.array([[-5.0, -5.0], [0.0, 5.0], [5.0, -2.0]])
 
@@ -134,6 +135,13 @@ class Device:
             sign=self.key.sign,
         )
         return headers | more
+
+    def beat(self, *, now: float, **more: Any) -> dict[str, Any]:
+        """Return the content and headers of a heartbeat."""
+        told = {"agent": "0.1.0", "engine": "numpy", "waiting_sketches": 0, **more}
+        body = json.dumps(told).encode()
+        kind = {"Content-Type": "application/json"}
+        return {"content": body, "headers": self.sign("PUT", BEAT, now=now, body=body) | kind}
 
     def release(
         self, plan: SketchPlan, *, noise_seed: int, count: int = 500, block: int = 0

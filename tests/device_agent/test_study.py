@@ -95,11 +95,27 @@ def test_the_heartbeat_tells_version_engine_and_outbox_alone(enrolled: Agent) ->
     enrolled.once("--no-send")
     enrolled.once()
     last = enrolled.server.heartbeats[-1]
-    assert sorted(last) == ["acknowledged", "agent", "engine", "plan_refusals", "waiting_sketches"]
+    told = ["acknowledged", "agent", "engine", "name", "plan_refusals", "waiting_sketches"]
+    assert sorted(last) == told
+    assert last["name"] is None  # never the host's, unless the owner writes it
     assert (last["waiting_sketches"], last["plan_refusals"]) == (1, [])
     assert last["acknowledged"] == {}
     enrolled.once()
     assert enrolled.server.heartbeats[-1]["acknowledged"] == {"meter": 0}
+
+
+def test_a_name_is_told_at_the_enrolment_and_changes_without_another(agent: Agent) -> None:
+    for name in ("Küche", "Flur"):
+        rest = agent.config.read_text().removeprefix('name = "Küche"\n')
+        agent.config.write_text(f'name = "{name}"\n{rest}')
+        agent.init()
+        assert agent.server.heartbeats[-1]["name"] == name
+        agent.run("status")
+        assert f"name   {name}\n" in agent.out
+    assert len(agent.server.devices) == 1
+    agent.config.write_text(f'name = "a\\u202eb"\n{rest}')
+    assert agent.run("status") == 2
+    assert "name: must have no control, bidirectional or invisible character" in agent.err
 
 
 def test_where_presence_is_secret_the_heartbeat_is_the_same_with_and_without_records(

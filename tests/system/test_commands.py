@@ -168,11 +168,15 @@ def test_a_search_box_is_stored_with_the_study_and_told_with_the_result(desk: De
     assert "the plan's bounds" in desk.run("study", "search-box", desk.study, "--within", "plan")
 
 
-def test_a_device_is_listed_shown_and_excluded(desk: Desk) -> None:
+def test_a_device_is_listed_shown_by_its_name_and_excluded(desk: Desk) -> None:
+    config = desk.agent.config
+    config.write_text('name = "Flur 2"\n' + config.read_text("utf-8"), encoding="utf-8")
     desk.agent.once()
     device = desk.device
-    assert "enrolled" in desk.run("device", "list")
-    shown = desk.run("device", "show", device)
+    listed = desk.run("device", "list")
+    assert all(words in listed for words in ("enrolled", "Flur 2", "site=north"))
+    shown = desk.run("device", "show", "Flur 2")
+    assert desk.ask("device", "show", "Flur 2")["device_id"] == device
     assert "site = north" in shown
     assert "points; last sequence number 3" in shown
     assert "version 0.1.0" in shown
@@ -242,9 +246,11 @@ def test_what_is_not_there_or_cannot_be_is_refused_in_words_of_its_own(
         ("decode", "-k", "2"),
         ("decode", "start", "-k", "2"),
     ]
-    of_identity = [
+    of_device = [
         *(("device", "show"), ("device", "exclude", "--reason", "r")),
         ("device", "revoke", "--reason", "r"),
+    ]
+    of_identity = [
         *(("decode", verb) for verb in ("show", "watch", "cancel")),
         ("study", "revoke-token"),
     ]
@@ -259,6 +265,7 @@ def test_what_is_not_there_or_cannot_be_is_refused_in_words_of_its_own(
             ((*words, "short"), ("must be an id, 64 lower-case hexadecimal digits",))
             for words in of_identity
         ),
+        *(((*words, "short"), ("no device has a name or id that",)) for words in of_device),
         *(
             ((*words, "desk", "-k", k), ("sfumato: error: -k: must be ",))
             for words in (("decode",), ("decode", "start"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -116,3 +117,8 @@ class DeliveryRecord:
     ended: float | None = None
     lease_token: bytes | None = None
     lease_expires: float | None = None
+
+    @property
+    def finding(self) -> str:
+        """The first sentence of the message."""
+        return str(json.loads(self.body)["data"]["words"][0])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from sfumato.aggregator.base.columns import KEY, DeviceId, StudyId
+from sfumato.aggregator.base.columns import KEY, DeviceId, Name, StudyId
 
 TokenState = Literal["usable", "used-up", "expired", "revoked"]
 
@@ -56,6 +56,8 @@ class DeviceRecord:
         The latest heartbeat, and when it arrived by the server's clock.
     continues
         The same device in the phase before of a campaign.
+    name
+        The owner's name of it, by the latest heartbeat. Several devices may share one.
     replaces, begins
         The device whose place it took, and the first slot that is taken of it.
     """
@@ -74,6 +76,7 @@ class DeviceRecord:
     heartbeat: Mapping[str, Any] | None = None
     heartbeat_at: float | None = None
     continues: bytes | None = None
+    name: Name | None = None
     replaces: bytes | None = None
     begins: int = 0
 

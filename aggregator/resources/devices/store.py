@@ -27,6 +27,7 @@ DEVICES = derive_table(
     Column("n_plan_refusals", BigInteger, nullable=False, default=0),
     Index(None, "study_id", "enrolled", "device_id"),
     Index(None, "enrolled", "device_id"),
+    Index(None, "name"),
     UniqueConstraint("study_id", "ordinal"),
     UniqueConstraint("study_id", "continues"),
     order=("enrolled", "device_id"),
@@ -72,6 +73,7 @@ async def note_heartbeat(
     said = {
         "heartbeat": heartbeat,
         "heartbeat_at": now,
+        "name": heartbeat.get("name"),
         "last_seen": now,
         "n_plan_refusals": len(heartbeat["plan_refusals"]),
     }
@@ -157,9 +159,10 @@ async def find_excluded(
 
 async def find_by_ordinals(
     transaction: Transaction, study_id: bytes, ordinals: Sequence[int]
-) -> Mapping[int, bytes]:
-    """Return the identities of devices by their numbers in the study."""
-    statement = select(DEVICES.c.ordinal, DEVICES.c.device_id).where(
+) -> Mapping[int, tuple[bytes, str | None]]:
+    """Return the identities and names of devices by their numbers in the study."""
+    statement = select(DEVICES.c.ordinal, DEVICES.c.device_id, DEVICES.c.name).where(
         DEVICES.c.study_id == study_id, DEVICES.c.ordinal.in_(ordinals)
     )
-    return {row[0]: row[1] for row in await transaction.connection.execute(statement)}
+    found = await transaction.connection.execute(statement)
+    return {row.ordinal: (row.device_id, row.name) for row in found}

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from sfumato.device_agent.agent.device import Device
+from sfumato.device_agent.agent.device import Device, make_heartbeat
 from sfumato.device_agent.agent.exchange.clocks import ServerClock
 from sfumato.device_agent.agent.exchange.comparison import note_answer
 from sfumato.device_agent.agent.exchange.earlier_keys import make_device_question
@@ -22,7 +22,6 @@ from sfumato.device_agent.server.messages import DeviceAnswer
 from sfumato.device_agent.server.transport import ServerClient
 from sfumato.device_agent.store.outbox import count_sketches, list_acknowledged
 from sfumato.device_agent.store.server_state import StudyNotice, load_notice, save_notice
-from sfumato.shared import __version__
 from sfumato.shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
 from sfumato.shared.wire.objects.devices import HeartbeatRequest
 
@@ -213,10 +212,9 @@ def _make_question(
     """
     study = device.identity.study
     poll_device = make_device_question(device)
-    heartbeat = HeartbeatRequest(
-        agent=__version__,
-        engine=device.settings.engine.name,
-        waiting_sketches=count_sketches(device.connection).waiting,
+    heartbeat = make_heartbeat(
+        device.settings,
+        waiting=count_sketches(device.connection).waiting,
         # In ascending order: the last one stays.
         acknowledged={name: last for name, last, _ in list_acknowledged(device.connection)},
     )

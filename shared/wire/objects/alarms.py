@@ -159,8 +159,14 @@ class DeliveryBody:
     delivery_id: Hex = member("The message's identity; `webhook-id` is `msg_` and this.", "d1" * 32)
     alarm_id: Hex = member("The webhook.", "a1" * 32)
     kind: str = member(
-        "`timeline.alarm`, `timeline.change_point`, `decode.verdict_fell` or `alarm.test`.",
+        "`timeline.alarm`, `timeline.change_point`, `timeline.return`, `decode.verdict_fell` or "
+        "`alarm.test`.",
         "timeline.alarm",
+    )
+    finding: str = member(
+        "The first sentence of the message.",
+        "heating: room temperature 21.0 -> 15.2 degC (error 0.2) since Tuesday 2026-03-03 03:00 "
+        "UTC",
     )
     created: Time = member("When its event was found.", SAMPLE_TIME)
     state: Literal["pending", "delivered", "failed"] = member("Its state.", "delivered")

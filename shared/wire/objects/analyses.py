@@ -214,6 +214,18 @@ class ComparisonBody(AnswerBody):
 
 
 @body
+class ColumnChangeBody:
+    """The mean of a column before and after a change."""
+
+    name: str = member("The column's name.", "room temperature")
+    unit: str = member("Its unit.", "degC")
+    before: float = member("Its mean in what the window or stretch is compared with.", 21.0)
+    after: float = member("Its mean since.", 15.2)
+    error: float = member("Standard error of the difference.", 0.2)
+    is_named: bool = member("Whether noise explains it with probability below 5 %.", True)
+
+
+@body
 class WindowClusterBody:
     """A cluster in one window, decoded by descent from the common fit.
 
@@ -259,6 +271,15 @@ class WindowBody:
         False,
         default=False,
     )
+    finding: str | None = member(
+        "What an alarm found: columns before and after, and when; null for no alarm.",
+        "room temperature 21.0 -> 15.2 degC (error 0.2) since Tuesday 2026-03-03 03:00 UTC",
+        default=None,
+    )
+    columns: list[ColumnChangeBody] = member(
+        "Changes of columns from its reference; none where the verdicts leave their means open.",
+        default_factory=list,
+    )
     verdict: VerdictBody | None = member(
         "How far to trust its clusters; null where there are none.", default=None
     )
@@ -285,6 +306,11 @@ class ChangePointBody:
     size: float = member("Equivalent common shift, in the plan's scales.", 0.3)
     size_error: float = member("Its standard error.", 0.04)
     words: str = member("The change in words.", "cluster 2 grew by 30 %")
+    finding: str = member(
+        "The change in columns and units, and since when.",
+        "room temperature 21.0 -> 15.2 degC (error 0.2) since Tuesday 2026-03-03 03:00 UTC",
+        default="",
+    )
     changes: list[ChangeBody] = member("Changes from the stretch before to the stretch after.")
 
 
@@ -303,6 +329,12 @@ class TimelineBody(AnswerBody):
         "Median change from one window to the next, in the plan's scales; 0 if windows are few.",
         0.02,
         default=0.0,
+    )
+    by_weekday: bool | None = member(
+        "Whether windows are compared with those of the same place in the week, for which there "
+        "must be five of each; null where windows do not divide a week.",
+        True,
+        default=None,
     )
 
 
@@ -397,6 +429,7 @@ class DeviceHealthBody:
 
     device_id: Hex = member("The device's identity.", SAMPLE_ID)
     labels: dict[str, str] = member("Its labels.", {"site": "north"})
+    name: str | None = member("Its owner's name of it.", "hall", default=None)
     n_sketches: int = member("Number of its sketches whose payload is kept.", 12)
     n_records: int = member("Number of their records, or an estimate where it is secret.", 12000)
     share: float = member("Share of all records.", 0.01)

@@ -79,6 +79,7 @@ class SuspectBody:
     """A device that was in a flagged part each time that parts were compared."""
 
     device_id: Hex = member("The device.", "9b" * 32)
+    name: str | None = member("Its owner's name of it.", "hall", default=None)
     n_windows: int = member("Number of flagged parts that it was in.", 5)
 
 

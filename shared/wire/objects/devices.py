@@ -25,6 +25,7 @@ Count = Annotated[int, Rule(ge=0, lt=1 << 53)]
 """A whole number that every reader of JSON reads exactly."""
 StreamName = Annotated[str, plain_text(max_length=64)]
 ShortText = Annotated[str, plain_text(max_length=100)]
+DeviceName = Annotated[str, plain_text(max_length=64)]
 Generation = Annotated[str, Rule(pattern="^[0-9a-z]{1,64}$")]
 # Earlier than the year 10000.
 Seconds = Annotated[float, Rule(ge=0, lt=253402300800)]
@@ -191,6 +192,11 @@ class HeartbeatRequest:
         "The last sequence number that the server has acknowledged, by stream.",
         {"main": 41},
         default_factory=dict,
+    )
+    name: DeviceName | None = member(
+        "The owner's name of the device, public to whoever reads the study; null for none.",
+        "hall",
+        default=None,
     )
 
 

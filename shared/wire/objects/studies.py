@@ -253,6 +253,9 @@ class DeviceBody:
         "taken out of every sum (`excluded`).",
         "enrolled",
     )
+    name: str | None = member(
+        "The owner's name of the device, as of its last heartbeat; it identifies nothing.", "hall"
+    )
     labels: dict[str, str] = member("The device's labels.", {"site": "north"})
     ordinal: int = member(
         "The device's number in the study: 0, 1, 2, ... in the order of enrolment.", 12

@@ -5,7 +5,8 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +17,11 @@ import pytest
 
 from sfumato.aggregator.resources.alarms.record import ScheduleRecord
 from sfumato.aggregator.resources.alarms.service.delivery import KEEP_S, MOST_FAILURES, PAUSES_S
-from sfumato.aggregator.resources.alarms.service.events import describe_window, find_events
+from sfumato.aggregator.resources.alarms.service.events import (
+    describe_return,
+    describe_window,
+    find_events,
+)
 from sfumato.aggregator.resources.alarms.service.outbox import queue_events
 from sfumato.aggregator.resources.alarms.service.scheduler import find_first_slot, find_next
 from sfumato.aggregator.resources.alarms.service.webhooks import (
@@ -365,7 +370,7 @@ async def test_a_verdict_that_falls_is_sent_once_and_signed(server: Server) -> N
         headers, body = receiver.messages[0]
         data = json.loads(body)["data"]
         assert (data["before"], data["verdict"]) == ("sound", "doubtful")
-        assert data["words"] == ["it is doubtful"]
+        assert data["words"] == ["pumps: it is doubtful"]
         told = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.{body}".encode()
         digest = hmac.new(b"s" * 32, told, hashlib.sha256).digest()
         assert headers["webhook-signature"] == "v1," + base64.b64encode(digest).decode()
@@ -527,8 +532,24 @@ def test_the_next_start_is_in_step_and_in_the_future(due: float, now: float, fou
     assert find_next(due, 100.0, now=now) == found
 
 
-def timeline(alarms: set[int], changes: set[int] = frozenset()) -> dict[str, Any]:  # type: ignore[assignment]
-    """Return the result of a timeline of ten windows."""
+def timeline(
+    alarms: Collection[int],
+    changes: Collection[int] = (),
+    *,
+    last: int = 9,
+    references: Mapping[int, int] | None = None,
+    levels: Mapping[int, float] | None = None,
+) -> dict[str, Any]:
+    """Return the result of a timeline of windows from 0 on.
+
+    Parameters
+    ----------
+    references
+        By window, the first window that it is compared with; by default window 0.
+    levels
+        By window, the temperature, if it is another than 21 °C, which it was before.
+    """
+    temperature = {"name": "temperature", "unit": "°C", "error": 0.2, "p": 0.001}
     windows = [
         {
             "first_slot": slot,
@@ -538,8 +559,18 @@ def timeline(alarms: set[int], changes: set[int] = frozenset()) -> dict[str, Any
             "p": 0.001,
             "size": 0.3,
             "size_error": 0.05,
+            "reference": (references or {}).get(slot, 0),
+            "finding": f"temperature 21.0 -> 15.0 °C since {slot}",
+            "columns": [
+                temperature
+                | {
+                    "before": (levels or {}).get((references or {}).get(slot, 0), 21.0),
+                    "after": (levels or {}).get(slot, 21.0),
+                    "is_named": slot in alarms,
+                }
+            ],
         }
-        for slot in range(10)
+        for slot in range(last + 1)
     ]
     points = [
         {
@@ -549,6 +580,7 @@ def timeline(alarms: set[int], changes: set[int] = frozenset()) -> dict[str, Any
             "size": 0.3,
             "size_error": 0.04,
             "words": "the records changed",
+            "finding": "temperature 21.0 -> 15.0 °C",
             "changes": [{"words": "cluster 1 grew", "is_named": True}],
         }
         for slot in sorted(changes)
@@ -589,7 +621,7 @@ async def run_timelines(server: Server, *results: dict[str, Any]) -> list[tuple[
             state="succeeded",
             result=result,
         )
-        found = find_events(plan, record, job, now=0.0)
+        found = find_events(plan, record, job)
         known = found.known
         assert all(len(json.dumps(event.data)) < 20_000 for event in found.events)
         seen += [(event.kind, event.data["start"][11:13]) for event in found.events]
@@ -599,13 +631,16 @@ async def run_timelines(server: Server, *results: dict[str, Any]) -> list[tuple[
 @pytest.mark.parametrize(
     ("p", "size", "words"),
     [
-        (0.001, 0.3, "p = 0.001, as if every record had moved by 0.30 scales (error 0.05)"),
-        (1e-80, 7.0, "p < 0.0001, as if every record had moved by more than 1 scale"),
+        (0.001, 0.3, "as if every record had moved by 0.30 scales (error 0.05), p = 0.001"),
+        (1e-80, 7.0, "as if every record had moved by more than 1 scale, p < 0.0001"),
     ],
 )
 def test_a_message_states_no_figure_that_is_beyond_trust(p: float, size: float, words: str) -> None:
     window = timeline({5})["windows"][5] | {"p": p, "size": size}
-    assert describe_window(window, {})["words"][0].endswith(words)
+    told = describe_window(window, {"words": ["x", window["finding"]]})["words"]
+    assert told[0] == "temperature 21.0 -> 15.0 °C since 5"
+    assert told[1].endswith(words)
+    assert told[2:] == ["x"]
 
 
 async def test_each_alarm_of_a_timeline_is_an_event_once(server: Server) -> None:
@@ -623,7 +658,7 @@ async def test_the_first_timeline_says_what_is_known_but_for_its_last_window(
 
 async def test_a_change_point_that_moves_a_little_is_the_same(server: Server) -> None:
     events = await run_timelines(
-        server, timeline(set()), timeline(set(), {4}), timeline(set(), {6}), timeline(set(), {8, 5})
+        server, timeline(set()), timeline((), {4}), timeline(set(), {6}), timeline(set(), {8, 5})
     )
     assert events == [("timeline.change_point", "04"), ("timeline.change_point", "08")]
 
@@ -633,7 +668,51 @@ async def test_an_old_window_beside_a_known_alarm_is_no_news(server: Server) -> 
     short = timeline({3})
     short["windows"] = short["windows"][:8]
     events = await run_timelines(server, short, timeline({3, 4, 7, 8}))
-    assert events == [("timeline.alarm", "07"), ("timeline.alarm", "08")]
+    # 08 is still what 07 was.
+    assert events == [("timeline.alarm", "07"), ("timeline.return", "09")]
+
+
+async def test_a_lasting_change_is_one_event_and_so_is_the_return(server: Server) -> None:
+    """At first nobody knows whether it lasts, and then it is what later windows are like."""
+    since = {5: 4, 6: 4, 7: 4, 8: 4}
+    low = dict.fromkeys(range(4, 8), 15.0)
+    runs = [
+        timeline({4}, last=4, levels=low),
+        timeline({4, 5}, last=5, levels=low),
+        timeline({4}, {4}, last=6, references=since, levels=low),
+        timeline({4}, {5}, last=7, references=since, levels=low),
+        timeline({4, 8}, {4, 8}, last=8, references=since, levels=low),
+        timeline({4, 8}, {4, 8}, last=9, references=since | {9: 8}, levels=low),
+    ]
+    events = await run_timelines(server, timeline({}, last=3), *runs)
+    assert events == [("timeline.alarm", "04"), ("timeline.alarm", "08")]
+
+
+@pytest.mark.parametrize("lasts", [1, 3])
+async def test_what_passes_by_is_one_event_when_it_is_over(server: Server, lasts: int) -> None:
+    runs = [timeline(set(range(4, min(last, 3 + lasts) + 1)), last=last) for last in range(3, 10)]
+    events = await run_timelines(server, *runs)
+    assert events == [("timeline.alarm", "04"), ("timeline.return", f"0{4 + lasts}")]
+
+
+@pytest.mark.parametrize(("levels", "n_events"), [((18.0, 15.0), 1), ((15.0, 21.0), 2)])
+async def test_a_step_in_two_windows_is_one_event_and_a_step_back_another(
+    levels: tuple[float, float], n_events: int, server: Server
+) -> None:
+    events = await run_timelines(
+        server,
+        timeline({}, last=3),
+        timeline({4}, {4}, last=4, levels={4: levels[0]}),
+        timeline({4, 5}, {4}, last=5, references={5: 4}, levels=dict(enumerate(levels, 4))),
+    )
+    assert events == [("timeline.alarm", "04"), ("timeline.alarm", "05")][:n_events]
+
+
+async def test_a_return_tells_where_the_columns_are(server: Server) -> None:
+    window = timeline({4})["windows"]
+    assert describe_return(window[5], window[4])["words"] == [
+        "as before the alarm since Sunday 2026-03-01 05:00 UTC, temperature 21.0 °C (error 0.2)"
+    ]
 
 
 async def test_an_accepted_change_is_no_event(server: Server) -> None:
@@ -671,9 +750,9 @@ async def test_an_event_is_queued_once_whoever_finds_it(server: Server) -> None:
         seed=0,
         created=0.0,
         state="succeeded",
-        result=timeline({5}),
+        result=timeline({9}),
     )
-    events = find_events(plan, record, job, now=0.0).events
+    events = find_events(plan, record, job).events
     for expected in (1, 0):
         async with server.store.begin(write=True) as transaction:
             assert await queue_events(transaction, study, events, now=0.0) == expected
@@ -710,12 +789,21 @@ async def test_a_window_that_differs_is_found_by_a_scheduled_timeline_and_sent(
             assert await server.services.jobs.succeed(job, work, answer)
             await server.services.scheduler.run_due()
             await send_due(server)
-            found = [] if first == 0 else ["timeline.alarm", "timeline.change_point"]
+            found = [] if first == 0 else ["timeline.alarm"]
             assert sorted(receiver.types) == found
             server.clock.seconds += DAY
         bodies = [json.loads(body) for _, body in receiver.messages]
-        (data,) = (body["data"] for body in bodies if body["type"] == "timeline.alarm")
+        (data,) = (body["data"] for body in bodies)
         result = (await desk.read(f"/v1/analyses/{data['job_id']}"))["result"]
         assert data["start"] == result["windows"][-1]["start"]
         assert data["schedule_id"] == made["schedule_id"]
-        assert data["words"][0].startswith("the records from 1970-01-21T06:00:00")
+        assert data["words"][0] == f"pumps: {result['windows'][-1]['finding']}"
+        finding = (
+            r"flow .* -> .* l/s \(error .*\), pressure .* bar .* since Wednesday 1970-01-21 06:00"
+        )
+        assert re.fullmatch(f"pumps: {finding} UTC", data["words"][0])
+        assert "not yet compared with the same weekday" in " ".join(data["words"])
+        assert data["page"] == f"/#studies/{study.hex()}/time/{data['job_id']}"
+        (alarm,) = (await desk.operate("GET", f"/v1/studies/{study.hex()}/alarms")).json()["items"]
+        log = await desk.operate("GET", f"/v1/alarms/{alarm['alarm_id']}/deliveries")
+        assert log.json()["items"][0]["finding"] == data["words"][0]

@@ -20,7 +20,7 @@ from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire import PayloadForm
 from tests.aggregator.changing import N_RECORDS, N_SLOTS, fill, make_plan, release
-from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem
+from tests.aggregator.fleet import BEAT, SLOT, Desk, Device, assert_problem
 from tests.aggregator.serving import Server
 from tests.walking import Walk
 
@@ -377,7 +377,8 @@ async def test_a_window_without_sketches_has_a_doubt_and_the_others_do_not_care(
     assert {window["doubt"] for window in empty} == {"contains no sketch"}
     assert all(window["clusters"] is None and window["p"] is None for window in empty)
     assert result["windows"][-1]["p"] is not None
-    assert result["words"][0].startswith("2 of 9 windows cannot be read")
+    assert result["words"][0].endswith("since Wednesday 1970-01-21 03:00 UTC")
+    assert result["words"][1].startswith("2 of 9 windows cannot be read")
     assert [point["window"] for point in result["change_points"]] == [3]
 
 
@@ -416,6 +417,8 @@ async def test_the_health_of_devices_is_for_operators_and_names_the_one_that_lie
         exact = plan.finish_sum(accumulator.sums, N_RECORDS)
         sums = plan.mechanism.add_noise(exact, SeededSource(i))
         await desk.send(study, liar, plan, sums, sequence=i, n_records=N_RECORDS)
+    for device in (liar, Device(1)):
+        await desk.http.put(BEAT, **device.beat(now=server.clock.now(), name="hall"))
     url = f"/v1/studies/{study.hex()}/analyses"
     body = {"kind": "devices", "n_clusters": 3}
     assert_problem(await desk.post(url, body), "forbidden", 403, "Authorization")
@@ -427,7 +430,9 @@ async def test_the_health_of_devices_is_for_operators_and_names_the_one_that_lie
     result = await solve(server, asked)
     worst = result["devices"][0]
     assert worst["device_id"] == liar.device_id.hex()
-    assert worst["labels"] == {"site": "south"}
+    assert (worst["labels"], worst["name"]) == ({"site": "south"}, "hall")
+    # Two have that name, so sentences add the first digits.
+    assert any(f"hall ({worst['device_id'][:8]})" in words for words in result["words"])
     assert worst["lamps"]["content"]
     for device in result["devices"]:
         assert device["words"].startswith(

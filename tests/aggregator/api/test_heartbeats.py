@@ -1,24 +1,19 @@
-import json
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
+from tests.aggregator.fleet import BEAT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 from tests.walking import Walk
 
 pytestmark = pytest.mark.anyio
 
-PATH = "/v1/devices/me/heartbeat"
 BODY: dict[str, Any] = {"agent": "0.1.0", "engine": "avx2", "waiting_sketches": 2}
 
 
 async def send(server: Server, device: Device, body: Any) -> httpx.Response:
-    content = json.dumps(body).encode()
-    headers = device.sign("PUT", PATH, now=server.clock.now(), body=content)
-    headers["Content-Type"] = "application/json"
-    return await server.desk.http.put(PATH, content=content, headers=headers)
+    return await server.desk.http.put(BEAT, **device.beat(now=server.clock.now(), **body))
 
 
 async def ask(server: Server, device: Device, study: bytes, etag: str = "") -> httpx.Response:
@@ -47,6 +42,7 @@ async def test_the_last_heartbeat_is_shown_with_the_servers_time(server: Server)
         "waiting_sketches": 0,
         "plan_refusals": [],
         "acknowledged": {},
+        "name": None,
         "received": "2026-03-01T12:01:00.000000Z",
     }
     assert said["last_seen"] == "2026-03-01T12:01:00.000000Z"
@@ -69,6 +65,32 @@ async def test_devices_that_refuse_the_plan_are_counted_by_rule_until_they_no_lo
         {"rule": "policy.max_epsilon", "n_devices": 1},
         {"rule": "policy.mechanisms", "n_devices": 1},
     ]
+
+
+async def test_a_name_stands_with_its_device_and_two_of_a_name_are_told_apart(
+    server: Server,
+) -> None:
+    desk, devices = server.desk, [Device(i) for i in range(3)]
+    study = await desk.open(*devices)
+    ids = [device.device_id.hex() for device in devices]
+    for device, name in zip(devices, ("Küche", "hall", "hall"), strict=True):
+        await send(server, device, BODY | {"name": name})
+
+    listed = (await desk.read(f"/v1/studies/{study.hex()}/devices"))["items"]
+    assert {item["device_id"]: item["name"] for item in listed}[ids[1]] == "hall"
+    # A name is no label, so it makes no group and no sum of its own.
+    assert all(item["labels"] == {"site": "north"} for item in listed)
+    find = "/v1/references?kind=device&reference="
+    assert (await desk.read(f"{find}Küche"))["identity"] == ids[0]
+    both = await desk.operate("GET", f"{find}hall")
+    assert_problem(both, "request-invalid", 422, "device")
+    assert all(f"{each[:12]} (hall of pumps)" in both.json()["detail"] for each in ids[1:])
+    # Who names a device by the digits of another makes them ambiguous, and never takes its place.
+    await send(server, devices[2], BODY | {"name": ids[1][:8]})
+    assert_problem(await desk.operate("GET", find + ids[1][:8]), "request-invalid", 422, "device")
+    assert (await desk.read(f"{find}hall"))["identity"] == ids[1]
+    await send(server, devices[1], BODY)
+    assert_problem(await desk.operate("GET", f"{find}hall"), "not-found", 404, "device")
 
 
 async def test_a_device_has_no_say_in_another_study(server: Server) -> None:
@@ -112,10 +134,10 @@ async def test_a_heartbeat_is_short_and_says_nothing_else(server: Server) -> Non
 async def test_a_heartbeat_is_signed_by_the_device_with_its_body(server: Server) -> None:
     desk, device = server.desk, Device(1)
     study = await desk.open(device)
-    unsigned = await desk.http.put(PATH, json=BODY)
+    unsigned = await desk.http.put(BEAT, json=BODY)
     assert_problem(unsigned, "request-signature-invalid", 401, "Signature")
-    headers = device.sign("PUT", PATH, now=server.clock.now(), body=b"{}")
-    altered = await desk.http.put(PATH, json=BODY, headers=headers)
+    headers = device.sign("PUT", BEAT, now=server.clock.now(), body=b"{}")
+    altered = await desk.http.put(BEAT, json=BODY, headers=headers)
     assert_problem(altered, "request-signature-invalid", 401, "Signature")
     stranger = await send(server, Device(2), BODY)
     assert_problem(stranger, "access-denied", 401, "device")

@@ -17,7 +17,7 @@ from sfumato.analyst import Client
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import Dimension, Label, SketchPlan
 from sfumato.shared.privacy.testing import SeededSource
-from tests.aggregator.fleet import SKETCH, SLOT, Device, make_plan
+from tests.aggregator.fleet import BEAT, SKETCH, SLOT, Device, make_plan
 from tests.aggregator.ui.browser import Page, running_first
 
 HOSTILE = '<img src=x onerror="window.pwned=1">'
@@ -138,6 +138,12 @@ def enrol(http: httpx.Client, body: object) -> None:
     assert answer.status_code == 201, answer.text
 
 
+def name_device(http: httpx.Client, device: Device, name: str) -> None:
+    """Send a heartbeat with a name, as the agent does."""
+    answer = http.put(BEAT, **device.beat(now=time.time(), name=name))
+    assert answer.status_code == 200, answer.text
+
+
 def upload(http: httpx.Client, study: str, sketch: str, message: bytes) -> int:
     """Send a sketch and return the status of the answer."""
     path = f"/v1/studies/{study}/sketches/{sketch}"
@@ -173,7 +179,7 @@ def publish_records(
 
 
 def make_study(aggregator: Aggregator) -> str:
-    """Publish a study whose every name is markup; one of its five sketches is refused."""
+    """Publish a study where whatever has a name is called markup; a fifth sketch is refused."""
     plan = make_plan(
         dimensions=tuple(
             Dimension(name=name, unit=HOSTILE, lower=-10.0, upper=10.0, scale=0.7)
@@ -184,6 +190,7 @@ def make_study(aggregator: Aggregator) -> str:
     devices = (Device(1), Device(2, {"site": HOSTILE}))
     study = publish(aggregator, HOSTILE, plan, SLOT, *devices)
     with httpx.Client(base_url=aggregator.url) as http:
+        name_device(http, devices[1], HOSTILE)
         stranger = Device(3).message(bytes.fromhex(study), plan)
         assert upload(http, study, *stranger) == 401
     return study

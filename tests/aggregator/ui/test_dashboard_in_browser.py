@@ -80,6 +80,7 @@ def test_the_page_tells_plan_promise_devices_and_refusals_in_words(scene: Scene)
     text = scene.page.text()
     for words in ("site north", "1 sketch", "enrolled", "Device 0"):
         assert words in text, words
+    assert scene.page.text("table.stacks tbody tr:nth-child(2) strong") == HOSTILE
 
 
 def test_a_decode_is_found_again_at_its_address_and_fits_a_phone(scene: Scene) -> None:

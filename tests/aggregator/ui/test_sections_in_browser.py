@@ -101,6 +101,8 @@ def test_a_change_is_seen_over_time_with_its_window_and_its_cluster(
     nearest = min(range(3), key=lambda k: abs(result["clusters"][k]["centre"][0] + 5))
     assert chip.startswith(str(nearest + 1)), chip
     assert "1 lasting change" in page.text(".verdict")
+    (point,) = result["change_points"]
+    assert page.text(".verdict .headline").lower() == point["finding"].lower()
     assert page.evaluate("document.querySelectorAll('.multiples .row svg').length") == 9
     assert not page.complaints
 

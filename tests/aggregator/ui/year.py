@@ -18,7 +18,7 @@ from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import Device
-from tests.aggregator.ui.scene import upload
+from tests.aggregator.ui.scene import name_device, upload
 
 DEMO = Path(__file__).parents[3] / "deploy" / "demo"
 AIRPORTS = ("EWR", "JFK", "LGA")
@@ -52,6 +52,7 @@ def publish_year(aggregator: Aggregator, name: str, plan: SketchPlan) -> str:
             device = Device(1000 + i, {"airport": airport})
             body = device.enrolment(client.create_token(study), identity)
             assert http.post("/v1/enrolments", json=body).status_code == 201
+            name_device(http, device, f"mast at {airport}")
             for sequence, (slot, records) in enumerate(read_windows(airport, plan)):
                 source = SeededSource(10_000 * i + slot)
                 accumulator = SketchAccumulator(plan.statistic_of(b""))

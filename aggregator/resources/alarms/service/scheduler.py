@@ -209,7 +209,7 @@ class Scheduler(Service):
             gone = problem_document(SketchError("was cancelled or removed", field="job"))
             values["problem"] = (job and job.problem) or gone
             return values, []
-        found = find_events(schedule, study, job, now=now)
+        found = find_events(schedule, study, job, page_url=self._settings.page_url)
         return values | {"known": found.known, "last_verdict": found.verdict}, found.events
 
 

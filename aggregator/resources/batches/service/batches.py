@@ -194,7 +194,7 @@ class BatchService(Service):
             known = await find_by_ordinals(
                 transaction, study_id, [each.ordinal for each in suspicion.suspects]
             )
-        return suspicion.name(known)
+        return suspicion.identify(known)
 
     async def _get_plan(self, study_id: bytes) -> tuple[StudyRecord, SketchPlan]:
         async with self._store.begin() as transaction:

@@ -25,6 +25,7 @@ class Suspect:
     ordinal: int
     n_windows: int
     device_id: bytes = b""
+    name: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +49,10 @@ class Suspicion:
     n_windows: int = 0
     n_innocent: float = 0.0
 
-    def name(self, known: Mapping[int, bytes]) -> Suspicion:
-        """Return the same with the identities of devices."""
-        named = [replace(each, device_id=known.get(each.ordinal, b"")) for each in self.suspects]
+    def identify(self, known: Mapping[int, tuple[bytes, str | None]]) -> Suspicion:
+        """Return the same with the identities and names of devices."""
+        pairs = [(each, *known.get(each.ordinal, (b"", None))) for each in self.suspects]
+        named = [replace(each, device_id=device, name=name) for each, device, name in pairs]
         return replace(self, suspects=named)
 
 

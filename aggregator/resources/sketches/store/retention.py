@@ -65,7 +65,7 @@ async def withdraw_study(transaction: Transaction, study_id: bytes) -> bool:
 async def purge_withdrawn(transaction: Transaction, *, most: int) -> int:
     """Remove up to ``most`` rows of withdrawn studies; return the number.
 
-    Devices stay, without labels and heartbeats, so that they learn of the withdrawal.
+    Devices stay, without labels, names and heartbeats, so that they learn of the withdrawal.
     """
     n_removed = 0
     for table in _list_held():
@@ -99,7 +99,8 @@ async def _forget_devices(transaction: Transaction) -> int:
     n_cleared = await transaction.run(
         update(DEVICES)
         .where(DEVICES.c.study_id.in_(_withdrawn()), says_more)
-        .values(labels={}, heartbeat=None, heartbeat_at=None, n_plan_refusals=0, n_sketches=0)
+        .values(labels={}, name=None, heartbeat=None, heartbeat_at=None)
+        .values(n_plan_refusals=0, n_sketches=0)
     )
     full = update(STUDIES).where(STUDIES.c.state == "withdrawn", STUDIES.c.n_sketches > 0)
     await transaction.run(full.values(n_sketches=0, n_records=0))

@@ -25,14 +25,21 @@ function showLamps({ lamps }) {
 /** A size never stands without its error: 0.37 may be noise, and 0.00 may hide a difference. */
 const sizeOf = ({ size, size_error: error }) => `${fixed(size, 2)} ± ${fixed(error, 2)}`;
 
-const nameOf = ({ labels, device_id: id }) => Object.values(labels).join(", ") || id;
+const wordsOf = ({ name, labels }) => name ?? Object.values(labels).join(", ");
+
+/** Short words on a device; where others have the same, with the first digits of its identity. */
+function nameOf(device, devices) {
+  const words = wordsOf(device);
+  const isShared = devices.some((other) => other !== device && wordsOf(other) === words);
+  return words && !isShared ? words : `${words} ${device.device_id.slice(0, 8)}`.trim();
+}
 
 function show({ result }) {
   const { devices, n_dropped: dropped } = result;
   if (!devices.length) return [showWords(result), h("p", { class: "empty" }, "No sketch of this selection is kept, so no device can be looked at.")];
   const sized = devices.filter(({ size }) => size !== null).slice(0, MOST_DRAWN);
   const bars = sized.map((each) => ({
-    name: nameOf(each),
+    name: nameOf(each, sized),
     value: each.size,
     band: [Math.max(0, each.size - each.size_error), each.size + each.size_error],
     text: each.p_content === null ? sizeOf(each) : `${sizeOf(each)}, chance ${chance(each.p_content)}`,
@@ -41,7 +48,7 @@ function show({ result }) {
   const high = Math.max(...bars.map(({ value }) => value), 0.1);
   const figures = h("div", {}, bars.length > 0 && picture((width) => drawBars(bars, width, { high, label: "Difference of devices from the rest; the table below has the values" })).canvas);
   const rows = devices.slice(0, MOST_ROWS).map((each) => [
-    [Object.entries(each.labels).map(([name, value]) => [h("span", { class: "tag" }, named(name), " ", named(value)), " "]), identity(each.device_id)],
+    [each.name && [h("strong", {}, named(each.name)), " "], Object.entries(each.labels).map(([name, value]) => [h("span", { class: "tag" }, named(name), " ", named(value)), " "]), identity(each.device_id)],
     [showLamps(each), h("small", { class: "note" }, ` ${each.words}`)],
     each.size === null ? "–" : sizeOf(each),
     each.p_content === null ? "–" : chance(each.p_content),
@@ -52,7 +59,7 @@ function show({ result }) {
     when(each.last_seen),
   ]);
   const heads = ["Device", "Lamps", "Size", "Chance", "Chance of so little noise", "Sketches", "Share of records", "Signal to noise", "Last seen"];
-  const fields = ["device_id", "n_sketches", "n_records", "share", "p_content", "p_silence", "z", "size", "size_error", "words", "snr", "last_seen"];
+  const fields = ["device_id", "name", "n_sketches", "n_records", "share", "p_content", "p_silence", "z", "size", "size_error", "words", "snr", "last_seen"];
   return [
     showWords(result, devices.some(({ lamps }) => Object.values(lamps).some(Boolean)) ? "bad" : "good"),
     figures,

@@ -18,7 +18,6 @@ const SMALL = 92;
 const FOOT = 22;
 const DOTS = 60;
 const MOST_CHIPS = 5;
-const MOST_STRETCHES = 4;
 const REFERENCES = {
   "last-change": "last change",
   "last-accepted": "last accepted",
@@ -258,21 +257,10 @@ function summarise({ windows, change_points: changes }) {
   return `${first}; ${changes.length ? count(changes.length, "lasting change") : "no lasting change"}.`;
 }
 
-/** When the alarms are, stretch by stretch, and the surest change in each. */
-function listAlarms({ windows, change_points: changes }) {
-  const stretches = [];
-  windows.forEach((window, i) => {
-    if (!window.is_alarm) return;
-    if (i && windows[i - 1].is_alarm) stretches.at(-1)[1] = i;
-    else stretches.push([i, i]);
-  });
-  const told = stretches.slice(0, MOST_STRETCHES).map(([first, last]) => {
-    const named = changes.filter((change) => change.window >= first && change.window <= last).flatMap((change) => change.changes.filter((each) => each.is_named));
-    const surest = named.sort((a, b) => Math.abs(b.z) - Math.abs(a.z))[0];
-    const why = surest ? `, above all cluster ${surest.cluster + 1}: ${quantityOf(surest)} ${surest.estimate > 0 ? "▲" : "▼"} ${describeEstimate(surest)}` : "";
-    return `Alarm from ${day(windows[first].start)} to ${day(windows[last].end)}${why}.`;
-  });
-  return stretches.length > MOST_STRETCHES ? [...told, `And ${count(stretches.length - MOST_STRETCHES, "more alarm")}.`] : told;
+/** What changed, in columns and units, the newest first: the text of the alarms. */
+function listFindings({ words, windows, change_points: changes }) {
+  const findings = new Set([...windows, ...changes].map(({ finding }) => finding));
+  return words.filter((text) => findings.has(text));
 }
 
 /** From which size on a difference counts, and why. */
@@ -283,8 +271,10 @@ function describeLimit({ smallest_shift: limit, usual }, asked) {
 }
 
 /** The sentences of the answer, without those that the page says otherwise. */
-function remainingWords({ words, change_points: changes }) {
-  return words.filter((text) => !changes.some((change) => text.includes(change.words)) && !text.startsWith("unlike the windows"));
+function remainingWords(result) {
+  const { words, change_points: changes } = result;
+  const findings = listFindings(result);
+  return words.filter((text) => !findings.includes(text) && !changes.some((change) => text.includes(change.words)) && !text.startsWith("unlike the windows"));
 }
 
 /** The clusters once, as the key of the colours. */
@@ -307,7 +297,7 @@ function listWindows({ windows }) {
 }
 
 function csvOf({ windows, clusters, dimensions }) {
-  const heads = ["start", "end", "n_records", "n_sketches", "snr", "size", "size_error", "p", "is_alarm", "is_accepted", "reference"];
+  const heads = ["start", "end", "n_records", "n_sketches", "snr", "size", "size_error", "p", "is_alarm", "is_accepted", "reference", "finding"];
   const of = ["verdict", ...clusters.flatMap((_, k) => [`cluster_${k + 1}_share`, `cluster_${k + 1}_share_error`, ...dimensions.flatMap(({ name }) => [`cluster_${k + 1}_${name}`, `cluster_${k + 1}_${name}_error`])])];
   const rows = windows.map((w) => [
     ...heads.map((name) => w[name]),
@@ -406,7 +396,7 @@ function show(study, signal) {
       h(
         "div",
         { class: "strip" },
-        showWords({ words: [summarise(result), ...listAlarms(result), describeLimit(result, asked), ...remainingWords(result)].filter(Boolean) }, alarms ? "bad" : "good"),
+        showWords({ words: [...listFindings(result), summarise(result), describeLimit(result, asked), ...remainingWords(result)].filter(Boolean) }, alarms ? "bad" : "good"),
         figures,
         legend([
           ["alarm", "alarm"],
@@ -447,7 +437,7 @@ export function timelinePanel(context) {
     section: "time",
     title: "Over time",
     verb: "Look over time",
-    lead: "Every window is compared with those since the last change, on one set of clusters. An alarm is a difference that noise rarely makes, and that is large enough to matter.",
+    lead: "Every window is compared with those since the last change, and with those of its weekday once there are four weeks of them, on one set of clusters. An alarm is a difference that noise rarely makes, and that is large enough to matter.",
     fields: h(
       "div",
       { class: "fields" },

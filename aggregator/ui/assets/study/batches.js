@@ -116,7 +116,7 @@ function makeDialog(study, signal, reload) {
 function renderSuspects(found) {
   if (!found.n_windows) return "";
   const heads = ["Device", "Flagged parts"];
-  const rows = found.suspects.map((each) => [identity(each.device_id), whole(each.n_windows)]);
+  const rows = found.suspects.map((each) => [[each.name && h("strong", {}, named(each.name)), identity(each.device_id)], whole(each.n_windows)]);
   const chance = found.n_innocent < 0.1 ? "less than one in ten" : String(Math.round(found.n_innocent * 10) / 10);
   return [
     h("h3", {}, "Suspects"),

@@ -14,11 +14,13 @@ function labelsOf(device) {
   return Object.entries(device.labels);
 }
 
-/** Number and labels of a device; its identity is nobody's name. */
+const titleOf = ({ name, ordinal }) => name ?? `device ${whole(ordinal)}`;
+
+/** Name or number of a device, its labels, and its identity, which alone is its own. */
 function showName(device) {
   const labels = labelsOf(device);
   return [
-    h("strong", {}, `Device ${whole(device.ordinal)}`),
+    h("strong", {}, named(device.name ?? `Device ${whole(device.ordinal)}`)),
     labels.map(([name, value]) => [" ", h("span", { class: "tag" }, named(name), " ", named(value))]),
     identity(device.device_id),
   ];
@@ -46,6 +48,9 @@ function showStream(stream, newest, window) {
   );
 }
 
+/** The name of one of the devices, before its identity. */
+const nameIn = (devices, id) => named(devices.find(({ device_id: each }) => each === id)?.name ?? "");
+
 function render(plan) {
   return (devices, all, act) => {
     if (!devices.length) return h("p", { class: "empty" }, "No device has enrolled. An operator creates a token under “Manage”.");
@@ -53,7 +58,7 @@ function render(plan) {
     const heads = ["Device", "State", "Last seen", "Streams", "Sketches", "Waiting", "Agent"];
     const rows = devices.map((device) => [
       showName(device),
-      [pill(device.state), device.may_repeat.length > 0 && [" ", pill("late", "may repeat records"), h("small", {}, " of ", device.may_repeat.map(identity))]],
+      [pill(device.state), device.may_repeat.length > 0 && [" ", pill("late", "may repeat records"), h("small", {}, " of ", device.may_repeat.map((id) => [nameIn(all, id), identity(id)]))]],
       when(device.last_seen),
       device.streams.length ? h("ul", { class: "streams" }, device.streams.map((stream) => showStream(stream, newest, plan.window))) : "none yet",
       whole(device.n_sketches),
@@ -84,7 +89,7 @@ function makeDialog(signal, reload) {
   function open(device, action) {
     const { verb, effect, done } = ACTIONS[action];
     const reason = h("input", { type: "text", required: true, maxlength: "200", autocomplete: "off", dir: "auto" });
-    const confirm = h("button", { type: "submit", class: "main danger" }, `${verb} device ${whole(device.ordinal)}`);
+    const confirm = h("button", { type: "submit", class: "main danger" }, `${verb} ${titleOf(device)}`);
     const place = h("div");
     async function submit(event) {
       event.preventDefault();
@@ -118,7 +123,7 @@ export function devicesPanel({ study, plan: { plan }, scope, signal }) {
   const place = h("div", {}, h("p", { class: "empty" }, "…"));
   const news = h("p", { class: "verdict good", role: "status", hidden: true });
   const draw = render(plan);
-  const textOf = (device) => [`device ${device.ordinal}`, device.device_id, device.state, ...labelsOf(device).flat(), ...device.streams.map(({ stream }) => stream)].join(" ");
+  const textOf = (device) => [`device ${device.ordinal}`, device.name ?? "", device.device_id, device.state, ...labelsOf(device).flat(), ...device.streams.map(({ stream }) => stream)].join(" ");
   async function load(words = null) {
     news.textContent = words ?? "";
     news.hidden = words === null;
@@ -141,7 +146,7 @@ export function devicesPanel({ study, plan: { plan }, scope, signal }) {
             { class: "buttons" },
             Object.entries(ACTIONS)
               .filter(([action]) => (action === "exclude" ? device.state !== "excluded" : device.state === "enrolled"))
-              .map(([action, { verb }]) => h("button", { type: "button", class: "small", "aria-label": `${verb} device ${whole(device.ordinal)}`, onclick: () => open(device, action) }, `${verb}…`)),
+              .map(([action, { verb }]) => h("button", { type: "button", class: "small", "aria-label": `${verb} ${titleOf(device)}`, onclick: () => open(device, action) }, `${verb}…`)),
           )
       : null;
   load();
