@@ -20,9 +20,10 @@ from sfumato.device_agent.agent.device import (
     make_heartbeat,
     require_suitable,
 )
+from sfumato.device_agent.agent.dry_run import DryRun, SearchBox
 from sfumato.device_agent.agent.exchange.clocks import ServerClock
 from sfumato.device_agent.agent.exchange.comparison import require_no_copy
-from sfumato.device_agent.agent.exchange.published_result import pin_at_enrolment
+from sfumato.device_agent.agent.exchange.published_result import carry_pin, pin_at_enrolment
 from sfumato.device_agent.agent.membership import (
     Show,
     carry_joined,
@@ -232,22 +233,12 @@ def _enrol_in(
             settings = narrow(settings, plan)
             if identity is None:
                 _require_allowed(settings, plan, connection)
-            if before is None:
-                # The owner's look at the records comes before the device is known to anyone.
-                runs = examine_unjoined(
-                    settings,
-                    plan,
-                    known=load_positions(connection),
-                    digest_key=load_digest_key(key_folder(settings.state_dir, settings.study)),
-                    now=clock(),
-                    box=answer.search_box,
-                )
-                joining = require_fit(runs, lambda run: show(run, plan))
-            else:
-                # It decided on the whole campaign: no value is looked at again.
-                joining = {}
-                carry_joined(before.settings, settings)
-                require_pinned(before.connection, before.identity.study, settings.study)
+            # The owner's look at the records comes before the device is known to anyone.
+            joining = (
+                _look_at_streams(settings, plan, connection, answer.search_box, clock, show)
+                if before is None
+                else _go_on(before, settings)
+            )
             was_enrolled = identity is not None and _is_known(client)
             if not was_enrolled:
                 if token is None:
@@ -279,6 +270,34 @@ def _enrol_in(
         # The key was here before, and what it had released is not in this ledger.
         require_no_copy(connection, settings, plan, known, now=clock())
     return EnrolReport(device=device, study=settings.study, plan=plan, was_enrolled=was_enrolled)
+
+
+def _look_at_streams(
+    settings: Settings,
+    plan: SketchPlan,
+    connection: sqlite3.Connection,
+    box: SearchBox,
+    clock: Clock,
+    show: Show,
+) -> dict[str, DryRun]:
+    """Look at the records of streams that would join; raises as :func:`enrol_device`."""
+    runs = examine_unjoined(
+        settings,
+        plan,
+        known=load_positions(connection),
+        digest_key=load_digest_key(key_folder(settings.state_dir, settings.study)),
+        now=clock(),
+        box=box,
+    )
+    return require_fit(runs, lambda run: show(run, plan))
+
+
+def _go_on(before: Device, settings: Settings) -> dict[str, DryRun]:
+    """Carry over what the owner decided on the whole campaign; no value is looked at again."""
+    carry_joined(before.settings, settings)
+    carry_pin(before.settings, settings)
+    require_pinned(before.connection, before.identity.study, settings.study)
+    return {}
 
 
 def _describe_missing_code() -> ConfigError:

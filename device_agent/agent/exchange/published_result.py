@@ -120,6 +120,22 @@ def pin_at_enrolment(client: ServerClient, settings: Settings) -> None:
             save_stored(folder, replace(stored, public_key=present))
 
 
+def carry_pin(before: Settings, settings: Settings) -> None:
+    """Trust the key of the phase before in the next one: its owner decided that once.
+
+    Raises
+    ------
+    StoreError
+        It cannot be written.
+    """
+    pinned = load_stored(key_folder(before.state_dir, before.study)).public_key
+    folder = key_folder(settings.state_dir, settings.study)
+    with locking_result(folder):
+        stored = load_stored(folder)
+        if stored.public_key is None and pinned is not None:
+            save_stored(folder, replace(stored, public_key=pinned))
+
+
 class ResultPuller:
     """Pulls now and then, at times that no record decides; a failure is reported once."""
 

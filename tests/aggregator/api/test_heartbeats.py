@@ -149,7 +149,8 @@ async def test_a_device_polls_its_study_and_learns_only_of_its_life_cycle(server
     desk, device = server.desk, Device(1)
     study = await desk.open(device)
     first = await ask(server, device, study)
-    assert set(first.json()) == {"study_id", "name", "plan_digest", "state", "accept_until"}
+    known = {"study_id", "name", "plan_digest", "state", "accept_until", "next_study"}
+    assert set(first.json()) == known
     assert (first.json()["state"], first.json()["accept_until"]) == ("open", None)
     etag = first.headers["etag"]
     # What others send does not concern a device.
