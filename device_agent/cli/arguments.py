@@ -201,10 +201,10 @@ def _add_init(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     init.add_argument(
         "--guess",
-        metavar="FILE",
-        type=Path,
-        help="look at a file, print a configuration that reads it, what is doubtful, and its first "
-        "records as they will be read, and do nothing else",
+        metavar="FILE|URL",
+        help="look at a file, or at the JSON that an address gives; print a configuration that "
+        "reads it, what is doubtful, and its first records as they will be read, and do nothing "
+        "else",
     )
     filling = init.add_argument_group("with --print-config")
     filling.add_argument("--csv", metavar="FILE", help="the file with the records")

@@ -72,13 +72,15 @@ def _print_config(options: SimpleNamespace) -> int:
 
 
 def _guess(options: SimpleNamespace) -> int:
-    from sfumato.device_agent.agent.guess import guess_file
+    from sfumato.device_agent.agent.guess import guess_address, guess_file
     from sfumato.device_agent.cli.sample import show_guess
     from sfumato.shared.wire import decode_enrolment_code
 
     code = None if options.code is None else decode_enrolment_code(_read_secret(options.code))
     given = {"server": code.server, "study": code.study.hex()} if code else {}
-    print(show_guess(guess_file(options.guess), given), end="")
+    is_address = options.guess.startswith(("https://", "http://"))
+    found = guess_address(options.guess) if is_address else guess_file(Path(options.guess))
+    print(show_guess(found, given), end="")
     return 0
 
 

@@ -1,14 +1,19 @@
 """A first look at a file: how it is read, what is doubtful, and its first records."""
 
 import gzip
+import json
+import threading
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from sfumato.device_agent.agent.guess import N_SHOWN, Guess, guess_file
+from sfumato.device_agent.agent.guess import N_SHOWN, Guess, guess_address, guess_file
 from sfumato.device_agent.cli import main
 from sfumato.device_agent.settings.agent_settings import load_settings
 from sfumato.shared.errors import SketchError
@@ -213,6 +218,43 @@ def test_any_text_is_read_or_refused_in_words(data: str, tmp_path: Path) -> None
     # Any other error would be one that nobody can act on.
     with suppress(SketchError):
         assert len(guess(tmp_path, data).rows) <= N_SHOWN
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[str]:
+    """Serve a folder over HTTP; yield its address."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+PAGE = {
+    "data": {"items": [{"at": "2026-03-01T10:00:00Z", "t": 20 + i, "h": 40.5} for i in range(9)]},
+    "next": "9",
+}
+
+
+def test_pages_behind_an_address_are_looked_at_and_kept_nowhere(site: str, tmp_path: Path) -> None:
+    (tmp_path / "page.json").write_text(json.dumps(PAGE))
+    (tmp_path / "list.json").write_text(json.dumps(PAGE["data"]))
+    (tmp_path / "table.csv").write_text("time,t\n2026-03-01,1\n")
+    found = guess_address(f"{site}/page.json")
+    assert found.source["kind"] == "http"
+    assert found.source["records"] == "data.items"
+    assert found.source["timestamp"] == "at"
+    assert found.rows[1][1:] == ("21", "40.5")
+    assert not any("names the page that follows" in doubt for doubt in found.doubts)
+    alone = guess_address(f"{site}/list.json")
+    assert alone.source["records"] == "items"
+    assert any("names the page that follows" in doubt for doubt in alone.doubts)
+    with pytest.raises(SketchError, match=r"no JSON document.*curl -o records"):
+        guess_address(f"{site}/table.csv")
+    with pytest.raises(SketchError, match="answers with status 404"):
+        guess_address(f"{site}/nothing.json")
+    with pytest.raises(SketchError, match="does not answer"):
+        guess_address("http://127.0.0.1:9/records")
 
 
 @pytest.mark.parametrize("data", [EXCEL, RECORDER])
