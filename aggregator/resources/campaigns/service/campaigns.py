@@ -33,6 +33,8 @@ from sfumato.shared.wire import problem_document
 
 _LOOKS_S = 2.0
 """Seconds between two looks at a phase that waits for sketches or for a decode."""
+_FEW = 1000
+"""Unfinished devices for which that pause is doubled."""
 _RETRY_S = 600.0
 _GRACE_S = 3600.0
 _SLOW_S = 86_400.0
@@ -206,8 +208,8 @@ class CampaignService(Service):
             await self.advance(record.study_id, is_asked=False)
         except TransportError:
             raise
-        except WaitError:
-            pass
+        except WaitError as error:
+            pause = error.retry_after_s
         except SketchError as error:
             problem, pause = problem_document(error), _RETRY_S
             log.warning("campaign halted", study=record.study_id.hex(), reason=error.rule)
@@ -248,18 +250,34 @@ class CampaignService(Service):
             record = records[-1]
             study = await require_study(transaction, record.study_id)
             terms = find_terms(await self._plans.get(study))
-            status = await self._find_status(transaction, record, terms)
         if record.ended is None:
-            is_closed = self._clock.now() >= (status.phase.window.end or 0)
-            if not (status.is_over or (is_asked and is_closed)):
-                raise WaitError(
-                    f"waits: {status.waits}", field="campaign", fix="see `sfumato campaign status`"
-                )
+            await self._require_over(record, terms, is_asked=is_asked)
             following = None
             if study.next_study is None:
                 following = await self._following.plan(records, study, anyway=anyway)
             await self._go_on(records, study, terms.phases, following, actor=actor)
         return await self.describe(study_id)
+
+    async def _require_over(self, record: PhaseRecord, terms: Campaign, *, is_asked: bool) -> None:
+        """Refuse to go on while windows are open, or devices are awaited, with a ``WaitError``."""
+        left = (terms.phase.window.end or 0) - self._clock.now()
+        waits, pause = "its windows are open", left
+        if left <= 0:
+            if is_asked:
+                return
+            # Every device is looked at for it: of many, seldom.
+            async with self._store.begin() as transaction:
+                status = await self._find_status(transaction, record, terms)
+            if status.is_over:
+                return
+            pause = _LOOKS_S * (1 + status.n_unfinished / _FEW)
+            waits = str(status.waits)
+        raise WaitError(
+            f"waits: {waits}",
+            field="campaign",
+            fix="see `sfumato campaign status`",
+            retry_after_s=pause,
+        )
 
     async def _go_on(
         self,

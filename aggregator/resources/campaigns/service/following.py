@@ -195,7 +195,9 @@ class FollowingPlans(Service):
 
 
 def _wait_for_decode() -> WaitError:
-    return WaitError("waits for its decode", field="campaign", fix="try again later")
+    return WaitError(
+        "waits for its decode", field="campaign", fix="try again later", retry_after_s=2.0
+    )
 
 
 def _make_main(found: Refinement, pilot: SketchPlan) -> SketchPlan:
