@@ -49,17 +49,16 @@ async def next_phase(
 
 
 def _to_body(phases: Sequence[PhaseStatus]) -> CampaignBody:
-    first, decodes = phases[0], [each.record.decode_id for each in phases if each.record]
-    assert first.study is not None, "a campaign has its first phase"
-    assert first.record is not None
-    answers = [each for each in decodes if each is not None]
+    records = [each.record for each in phases if each.record is not None]
+    names = [each.study.study.name for each in phases if each.study is not None]
+    decodes = [each.decode_id for each in records if each.decode_id is not None]
     return CampaignBody(
-        study_id=first.study.study.study_id.hex(),
-        name=first.study.study.name,
-        devices=first.devices,
-        is_automatic=first.record.is_automatic,
+        study_id=records[0].first.hex(),
+        name=names[0],
+        devices=phases[0].devices,
+        is_automatic=records[0].is_automatic,
         phases=[_to_phase(each) for each in phases],
-        answer=answers[-1].hex() if answers else None,
+        answer=decodes[-1].hex() if decodes else None,
     )
 
 

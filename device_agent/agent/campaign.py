@@ -1,8 +1,9 @@
 """Campaigns on the device: enrolled once, it takes part in each later phase that keeps the terms.
 
 A phase is a study with a key, positions and windows of its own. The device follows from one to the
-next when the server has named the next study and this phase is read to its end; what it joined is
-written down before anything is sent, so that no server can lead it into two studies of one phase.
+next when the server has named the next study, the phase is over by the clock, and all that the
+sources hold of it is read and released. What it joined is written down with its identity there, in
+one step, and never changed: no server can lead it into two studies of one phase.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from dataclasses import replace
 
 from sfumato.device_agent.settings.agent_settings import Settings
 from sfumato.device_agent.store.database import DATABASE_NAME, open_database
-from sfumato.device_agent.store.identity import load_identity
+from sfumato.device_agent.store.identity import list_studies, load_identity
 from sfumato.device_agent.store.outbox import count_sketches
-from sfumato.device_agent.store.phases import find_first, load_next, pin_next
+from sfumato.device_agent.store.phases import find_first, load_next, load_previous
 from sfumato.device_agent.store.server_state import load_notice
 from sfumato.shared.errors import PlanMismatchError, SketchError
 from sfumato.shared.plan import PHASE_NAMES, SketchPlan, decode_plan
@@ -104,20 +105,20 @@ def find_next(connection: sqlite3.Connection, study: bytes, plan: SketchPlan) ->
     return load_next(connection, study) or load_notice(connection).next_study
 
 
-def require_pinned(connection: sqlite3.Connection, study: bytes, following: bytes) -> None:
-    """Write down which study follows; the window that is open dies with its phase.
+def require_first_choice(connection: sqlite3.Connection, study: bytes, following: bytes) -> None:
+    """Refuse another study of a phase that was joined, and one that was joined in another way.
 
     Raises
     ------
     PlanMismatchError
-        Another one was written down before.
+        It would take part twice.
     """
-    pinned = load_next(connection, study)
-    if pinned is None:
-        pin_next(connection, study, following)
-    elif pinned != following:
+    is_enrolled = following in list_studies(connection)
+    if load_next(connection, study) not in (None, following) or (
+        is_enrolled and load_previous(connection, following) != study
+    ):
         raise PlanMismatchError(
-            f"must stay {pinned.hex()}: this device joined that study for the phase",
+            "must be the one study of its phase that this device joins, once and from here",
             field="next_study",
-            fix="ask the study's operator; records of the phase are released once",
+            fix="ask the study's operator; records of a phase are released once",
         )

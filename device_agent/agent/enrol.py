@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sfumato.device_agent.agent.campaign import find_next, narrow, require_pinned
+from sfumato.device_agent.agent.campaign import find_next, narrow, require_first_choice
 from sfumato.device_agent.agent.device import (
     Clock,
     Device,
@@ -47,6 +47,7 @@ from sfumato.device_agent.store.database import (
 from sfumato.device_agent.store.identity import (
     Identity,
     KeyState,
+    erase_key,
     list_studies,
     load_identity,
     save_identity,
@@ -157,16 +158,26 @@ def join_next(device: Device, settings: Settings, *, clock: Clock) -> bool:
         The server does not let it join, or did not answer.
     """
     study = find_next(device.connection, device.identity.study, device.plan)
-    if study is None:
+    # A phase that is read is over by the clock first, whatever the server says.
+    if study is None or (device.reads and clock() < (device.plan.window.end or 0)):
         return False
-    _enrol_in(
-        replace(settings, study=study),
-        token="",
-        clock=clock,
-        show=lambda run, plan: None,
-        replaces=None,
-        before=device,
-    )
+    require_first_choice(device.connection, device.identity.study, study)
+    following = replace(settings, study=study)
+    try:
+        _enrol_in(
+            following,
+            token="",
+            clock=clock,
+            show=lambda run, plan: None,
+            replaces=None,
+            before=device,
+        )
+    except _MaybeKnownError:
+        raise
+    except SketchError:
+        if study not in list_studies(device.connection):
+            erase_key(key_folder(settings.state_dir, study))
+        raise
     return True
 
 
@@ -262,7 +273,9 @@ def _enrol_in(
                 keys=KeyState(present=key.public_bytes),
                 begins=known.begins,
             )
-            save_identity(connection, identity)
+            save_identity(
+                connection, identity, follows=None if before is None else before.identity.study
+            )
         # Noted now, so that a check changes nothing.
         SharedBudget(settings, identity, connection)
         note_joined(settings, joining)
@@ -296,7 +309,6 @@ def _go_on(before: Device, settings: Settings) -> dict[str, DryRun]:
     """Carry over what the owner decided on the whole campaign; no value is looked at again."""
     carry_joined(before.settings, settings)
     carry_pin(before.settings, settings)
-    require_pinned(before.connection, before.identity.study, settings.study)
     return {}
 
 

@@ -24,7 +24,7 @@ from sfumato.device_agent.store.identity import load_identity
 from sfumato.device_agent.store.outbox import OutboxCounts, count_sketches
 from sfumato.device_agent.store.repair import holding
 from sfumato.device_agent.windows import Clocks
-from sfumato.shared.errors import SketchError
+from sfumato.shared.errors import BudgetExceededError, SketchError, TransportError
 from sfumato.shared.plan import SketchPlan, decode_plan
 from sfumato.shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
 
@@ -53,6 +53,11 @@ class OnceReport:
         """Errors that ended the reading of a stream, or all sending."""
         ends = [*(stream.error for stream in self.streams), self.sending.error]
         return [error for error in ends if error is not None]
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the times of the plan are over, and all that is held of them was released."""
+        return all(stream.is_settled for stream in self.streams)
 
     @property
     def hides_counts(self) -> bool:
@@ -112,16 +117,19 @@ def run_phases(
     plan = _read_plan(settings)
     is_secret = plan is not None and plan.releases_count
     # A request after reading would show how long that took, where the number of records is secret.
-    while is_secret and send and _join_next(settings, clock):
+    while is_secret and send and _join_next(settings, clock, show):
         pass
+    report: OnceReport | None = None
     while pending := [each for each in _list_active(settings) if each.study not in done]:
-        yield run_once(pending[0], send=send, send_for_s=send_for_s, clock=clock, show=show)
+        report = run_once(pending[0], send=send, send_for_s=send_for_s, clock=clock, show=show)
         done.add(pending[0].study)
-    if plan is not None and plan.campaign is None:
+        yield report
+    if is_secret or not send or (plan is not None and plan.campaign is None):
         return
-    while send and not is_secret and _join_next(settings, clock):
+    while report is not None and report.is_settled and _join_next(settings, clock, show):
         present = list_phases(settings)[-1]
-        yield run_once(present, send=send, send_for_s=send_for_s, clock=clock, show=show)
+        report = run_once(present, send=send, send_for_s=send_for_s, clock=clock, show=show)
+        yield report
 
 
 def _list_active(settings: Settings) -> list[Settings]:
@@ -142,11 +150,15 @@ def _read_plan(settings: Settings) -> SketchPlan | None:
     return None if identity is None else decode_plan(identity.plan_bytes)
 
 
-def _join_next(settings: Settings, clock: Clock) -> bool:
-    """Join the next phase, if there is one."""
+def _join_next(settings: Settings, clock: Clock, show: Callable[[str], None]) -> bool:
+    """Join the next phase, if there is one; without an answer it is joined later."""
     present = list_phases(settings)[-1]
     with holding(settings.state_dir), open_device(present) as device:
-        return join_next(device, settings, clock=clock)
+        try:
+            return join_next(device, settings, clock=clock)
+        except TransportError as error:
+            show(f"the next phase is joined later: {error}")
+            return False
 
 
 def run_once(
@@ -230,6 +242,10 @@ def _read_streams(
                 reader.summary.messages.append(str(error))
             else:
                 reader.summary.error = error
+        if isinstance(reader, WindowReader):
+            is_spent = isinstance(reader.summary.error, BudgetExceededError)
+            is_whole = reader.summary.error is None and reader.is_settled()
+            reader.summary.is_settled = is_spent or is_whole
         messages += [f"stream {stream.name}: {text}" for text in reader.summary.messages]
         summaries.append(reader.summary)
     return tuple(summaries)

@@ -15,12 +15,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
 
-from sfumato.device_agent.agent.campaign import (
-    find_next,
-    list_active,
-    list_phases,
-    narrow,
-)
+from sfumato.device_agent.agent.campaign import find_next, list_active, narrow, reads
 from sfumato.device_agent.agent.device import Clock, Device, open_device, require_suitable
 from sfumato.device_agent.agent.enrol import join_next
 from sfumato.device_agent.agent.exchange.network import BackgroundNetwork, Call
@@ -93,11 +88,26 @@ def run_daemon(loads: Sequence[Callable[[], Settings]], *, clock: Clock) -> None
         for folder in dict.fromkeys(settings.state_dir.resolve() for settings in every):
             for message in stack.enter_context(holding(folder)):
                 LOG.warning(message)
-        daemon = _Daemon(SimpleQueue())
+        active = [
+            (phase, settings, load)
+            for settings, load in zip(every, loads, strict=True)
+            for phase in list_active(settings)
+        ]
+        devices = [stack.enter_context(open_device(s, report_clock=clock)) for s, _, _ in active]
+        for device in devices:
+            _require_runnable(device)
+        # To verify a plan takes large arrays, once.
+        feature_table.cache_clear()
+        give_back()
+        calls: SimpleQueue[Call] = SimpleQueue()
+        studies = [
+            _RunningStudy(device, whole, load, clock, calls)
+            for device, (_, whole, load) in zip(devices, active, strict=True)
+        ]
+        daemon = _Daemon(studies, calls, partial(_go_on, stack))
         with _listening(daemon):
             try:
-                while not daemon.is_stopping:
-                    _run_phases(daemon, loads, clock)
+                daemon.run()
             except _OutOfTimeError:
                 LOG.warning(
                     "stopped without saving a slow stream: its unsaved records are read again, or "
@@ -105,49 +115,31 @@ def run_daemon(loads: Sequence[Callable[[], Settings]], *, clock: Clock) -> None
                 )
 
 
-def _run_phases(daemon: _Daemon, loads: Sequence[Callable[[], Settings]], clock: Clock) -> None:
-    """Run until the process is stopped, or the next phase of a campaign can be joined; join it."""
-    active = [
-        (each, partial(_load_phase, load, each.study))
-        for load in loads
-        for each in list_active(load())
-    ]
-    with ExitStack() as stack:
-        devices = [stack.enter_context(open_device(s, report_clock=clock)) for s, _ in active]
-        for device in devices:
-            _require_runnable(device)
-        # To verify a plan takes large arrays, once.
-        feature_table.cache_clear()
-        give_back()
-        daemon.run(
-            [
-                _RunningStudy(device, load, clock, daemon.calls)
-                for device, (_, load) in zip(devices, active, strict=True)
-            ]
-        )
-    if not daemon.is_stopping:
-        for load in loads:
-            _join_next(daemon, load(), clock)
+def _go_on(stack: ExitStack, study: _RunningStudy) -> _RunningStudy | None:
+    """Join the next phase of a campaign; return its study, or None if that is to be tried later.
 
-
-def _load_phase(load: Callable[[], Settings], study: bytes) -> Settings:
-    return replace(load(), study=study)
-
-
-def _join_next(daemon: _Daemon, settings: Settings, clock: Clock) -> None:
-    """Join the next phase of a campaign; where that fails, it is tried again later."""
-    present = list_phases(settings)[-1]
+    Other studies, and their sources, go on untouched.
+    """
     try:
-        with open_device(present) as device:
-            if join_next(device, settings, clock=clock):
-                LOG.info("joined the next phase of the campaign")
-                return
+        if not join_next(study.device, study.whole, clock=study.link.clock):
+            study.goes_on_at = study.link.timer() + _JOIN_S
+            return None
+        study.leave()
+        following = load_next(study.device.connection, study.device.identity.study)
+        assert following is not None, "it was joined"
+        device = stack.enter_context(open_device(replace(study.whole, study=following)))
     except TransportError as error:
         LOG.warning("the next phase is joined later: %s", error)
-        daemon.joins_at = time.monotonic() + _JOIN_S
+        study.goes_on_at = study.link.timer() + _JOIN_S
+        return None
     except SketchError as error:
         LOG.error("the next phase was not joined: %s", error)
-        daemon.joins_at = time.monotonic() + _REFUSED_S
+        study.goes_on_at = study.link.timer() + _REFUSED_S
+        return None
+    LOG.info("joined the next phase of the campaign")
+    feature_table.cache_clear()
+    give_back()
+    return study.follow_with(device)
 
 
 def _require_different_studies(every: Sequence[Settings]) -> None:
@@ -200,38 +192,37 @@ def _listening(daemon: _Daemon) -> Iterator[None]:
 
 
 class _Daemon:
-    def __init__(self, calls: SimpleQueue[Call]) -> None:
+    def __init__(
+        self,
+        studies: Sequence[_RunningStudy],
+        calls: SimpleQueue[Call],
+        go_on: Callable[[_RunningStudy], _RunningStudy | None],
+    ) -> None:
         self.calls = calls
         self.is_stopping = False
-        self.joins_at = 0.0
-        """When the next phase of a campaign may be joined, by the timer."""
-        self._studies: Sequence[_RunningStudy] = ()
+        self._studies = [*studies]
+        self._go_on = go_on
         self._notifier = Notifier()
         self._fed_at = 0.0
 
-    def run(self, studies: Sequence[_RunningStudy]) -> None:
-        """Lead studies until the process is to stop, or one can go on to its next phase."""
-        self._studies = studies
+    def run(self) -> None:
         for study in self._studies:
             study.start()
         self._notifier.notify("READY=1")
         try:
-            while not (self.is_stopping or self._can_join()):
-                for study in self._studies:
+            while not self.is_stopping:
+                for study in [*self._studies]:
                     study.step()
+                    if study.may_go_on and (following := self._go_on(study)) is not None:
+                        self._studies.append(following)
+                        following.start()
                 self._feed_watchdog()
                 self._make_calls(self._find_pause())
         finally:
-            if self.is_stopping:
-                self._notifier.notify("STOPPING=1")
+            self._notifier.notify("STOPPING=1")
             for study in self._studies:
                 study.close()
-            self._studies = ()
-        if self.is_stopping:
-            LOG.info("stopped; nothing is lost")
-
-    def _can_join(self) -> bool:
-        return time.monotonic() >= self.joins_at and any(each.is_over for each in self._studies)
+        LOG.info("stopped; nothing is lost")
 
     def reload(self) -> None:
         self._notifier.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
@@ -265,6 +256,7 @@ class _RunningStudy(Study):
     def __init__(
         self,
         device: Device,
+        whole: Settings,
         load: Callable[[], Settings],
         clock: Clock,
         calls: SimpleQueue[Call],
@@ -276,28 +268,39 @@ class _RunningStudy(Study):
             report=report_event,
             is_patient=True,
         )
+        self.whole = whole
+        """The configuration that was accepted last, with the columns of every phase."""
+        self.goes_on_at = 0.0
+        """When the next phase may be joined, by the timer."""
         self._load = load
+        self._calls = calls
         self._workers: list[StreamWorker] = []
         self._workers = self._replace_workers(device.settings)
         self._metrics_at = self._purges_at = 0.0
 
     @property
-    def is_over(self) -> bool:
-        """True if the next phase of the campaign is there, and nothing of this one is to be read.
-
-        A stream that cannot be read now holds it up no longer than its windows are open.
-        """
+    def may_go_on(self) -> bool:
+        """True if the next phase of the campaign is there, and nothing of this one is awaited."""
         device = self.device
-        has_next = find_next(device.connection, device.identity.study, device.plan) is not None
-        if not device.reads:
-            # Of two phases the earlier one only sends; a phase that is left out is over at once.
-            return load_next(device.connection, device.identity.study) is None and has_next
-        end = device.plan.window.end
-        return (
-            has_next
-            and (end is None or self.read_clocks().latest_believable >= end)
-            and all(worker.is_idle for worker in self._workers)
-        )
+        if self.poller.notice.next_study is None or self.link.timer() < self.goes_on_at:
+            return False
+        if find_next(device.connection, device.identity.study, device.plan) is None:
+            return False
+        if load_next(device.connection, device.identity.study) is not None:
+            return False
+        # A phase that is left out is over at once.
+        return not device.reads or all(worker.is_settled for worker in self._workers)
+
+    def leave(self) -> None:
+        """Read no more for this phase: it has ended, with the window that was open."""
+        for worker in self._workers:
+            worker.discard()
+        self._workers = []
+        self.link.device = replace(self.device, reads=False)
+
+    def follow_with(self, device: Device) -> _RunningStudy:
+        """Return the study of the next phase, of the same configuration."""
+        return _RunningStudy(device, self.whole, self._load, self.link.clock, self._calls)
 
     def start(self) -> None:
         LOG.info("started with %d stream(s)", len(self._workers))
@@ -313,12 +316,15 @@ class _RunningStudy(Study):
     def reload(self) -> None:
         """Reload the configuration; a bad one changes nothing."""
         try:
-            settings = narrow(self._load(), self.device.plan)
+            whole = replace(self._load(), study=self.device.identity.study)
+            settings = narrow(whole, self.device.plan)
             self._require_reloadable(settings)
         except SketchError as error:
             LOG.error("the configuration was not reloaded: %s", error)
         else:
-            self.use(replace(self.device, settings=settings))
+            self.whole = whole
+            takes_part = reads(settings, self.device.plan, self.device.connection)
+            self.use(replace(self.device, settings=settings, reads=takes_part))
             LOG.info("the configuration was reloaded")
 
     def step(self) -> None:
@@ -424,8 +430,8 @@ class _RunningStudy(Study):
 
     def _write_metrics(self) -> None:
         path = self.device.settings.metrics.path
-        if path is None:
-            return
+        if path is None or load_next(self.device.connection, self.device.identity.study):
+            return  # of two phases the present one writes it
         try:
             write_metrics(path, self._gather())
         except OSError as error:

@@ -29,6 +29,8 @@ from sfumato.shared.errors import ConfigError
 
 _HOLDER = "holder"
 _HOLDER_BYTES = 16
+NEXT = "next"
+"""The key of the study that follows in a campaign."""
 FORGOTTEN = "forgotten"
 """The one key of an identity that was erased while its ledger stayed."""
 
@@ -189,8 +191,17 @@ def list_studies(connection: sqlite3.Connection) -> list[bytes]:
     return [row["study"] for row in rows]
 
 
-def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
-    """Save the identity, once and for all."""
+def save_identity(
+    connection: sqlite3.Connection, identity: Identity, *, follows: bytes | None = None
+) -> None:
+    """Save the identity, once and for all.
+
+    Parameters
+    ----------
+    follows
+        The study of the phase before, which names this one from then on; the window that is open
+        there dies with its phase.
+    """
     rows: dict[str, bytes | str] = {
         "device": identity.device,
         "plan": identity.plan_bytes,
@@ -205,6 +216,10 @@ def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
         # A device that was forgotten may come back under another key.
         connection.execute("DELETE FROM meta WHERE study = ?", (identity.study,))
         write_meta(connection, identity.study, rows.items())
+        if follows is not None:
+            for table in ("open_windows", "open_slots"):
+                connection.execute(f"DELETE FROM {table} WHERE study = ?", (follows,))
+            write_meta(connection, follows, [(NEXT, identity.study)])
     load_holder(connection)
 
 

@@ -9,13 +9,14 @@ protects a device from the server.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from sfumato.shared.errors import PlanMismatchError
-from sfumato.shared.plan.dimensions import Dimension, require
+from sfumato.shared.plan.dimensions import Dimension, require, require_plain
 from sfumato.shared.plan.parts import WindowRule
 from sfumato.shared.plan.statistics import ClustersPart
 from sfumato.shared.structure import declared, member
@@ -94,19 +95,22 @@ class Campaign:
         """State the phases, and what someone in all of them loses."""
         number, n = self.number + 1, len(self.phases)
         listed = ", ".join(
-            f"{PHASE_NAMES[each.statistic]} at epsilon {each.epsilon}" for each in self.phases
+            f"{PHASE_NAMES[each.statistic]} at {_show_level(each.epsilon, each.delta)}"
+            for each in self.phases
         )
-        total = sum((each.epsilon for each in self.phases), Fraction(0))
-        largest = max(each.epsilon for each in self.phases)
+        deltas = [each.delta for each in self.phases]
+        epsilons = [each.epsilon for each in self.phases]
+        total = _show_level(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
+        largest = _show_level(max(epsilons), max(deltas))
         if self.devices == "drawn":
             who = (
                 "A device takes part in one of them, which a public hash of its identity draws: it "
-                f"loses at most epsilon {largest} in each window"
+                f"loses at most {largest} in each window"
             )
         else:
             who = (
                 "Each has records of its own time, so that a record is in one of them and loses at "
-                f"most epsilon {largest}, where its time is read in one way in all; a person with "
+                f"most {largest}, where its time is read in one way in all; a person with "
                 f"a record in every phase loses {total}"
             )
         return (
@@ -114,6 +118,10 @@ class Campaign:
             "from earlier answers; a device takes part in those that keep these terms, without its "
             "owner being asked again, unless [policy] phases leaves one out."
         )
+
+
+def _show_level(epsilon: Fraction, delta: Fraction) -> str:
+    return f"epsilon {epsilon}" + (f" and delta {delta}" if delta else "")
 
 
 def require_phase(plan: SketchPlan, campaign: Campaign) -> None:
@@ -171,6 +179,17 @@ def _require_terms(plan: SketchPlan, campaign: Campaign) -> None:
     )
     for name in ("most_clusters", "most_records", "most_payload_bytes"):
         require(getattr(campaign, name) >= 1, f"campaign.{name}", "must be at least 1")
+    names = [each.name for each in campaign.columns]
+    require(bool(names) and len(set(names)) == len(names), "campaign.columns", "must have names")
+    for column in campaign.columns:
+        require_plain("campaign.columns", column.name, column.unit, *column.levels)
+        require(all(map(math.isfinite, column.bounds)), "campaign.columns", "must have bounds")
+    require(
+        campaign.devices == "all" or plan.protects_devices or campaign.most_records == 1,
+        "campaign.devices",
+        "cannot be drawn where a device has several records in a window",
+        "leave out --drawn, or plan for one record of each device",
+    )
     require(
         plan.sum_release is None,
         "release",
@@ -182,17 +201,26 @@ def _require_terms(plan: SketchPlan, campaign: Campaign) -> None:
         "late_rule",
         'must be "leave-out-outside" in a campaign: else a late record would be in two phases',
     )
+    for phase in phases:
+        require(phase.epsilon > 0, f"{where}.epsilon", "must be above 0 in every phase")
+        require(0 <= phase.delta < 1, f"{where}.delta", "must be from 0 to below 1")
     windows = [each.window for each in phases]
     require(
-        all(each.kind == "time" and each.end is not None for each in windows),
+        all(_is_whole(window) for window in windows),
         where,
-        "must have windows by time, and an end",
+        "must have windows by time, and an end a whole number of windows after the origin",
     )
     require(
         all(a.end is not None and a.end <= b.origin for a, b in pairwise(windows)),
         where,
         "must follow each other: each ends before the next begins",
     )
+
+
+def _is_whole(window: WindowRule) -> bool:
+    span = (window.end or 0) - window.origin
+    is_whole = window.length_s >= 1 and span >= window.length_s and span % window.length_s == 0
+    return window.kind == "time" and window.length == 0 and window.origin > 0 and is_whole
 
 
 def _require_column(dimension: Dimension, campaign: Campaign) -> None:

@@ -310,10 +310,11 @@ def test_a_server_that_names_another_study_of_a_phase_later_leads_nobody_there(
 def test_a_drawn_device_takes_part_in_one_phase_which_its_identity_decides(
     operator: Operator, tmp_path: Path
 ) -> None:
-    terms = replace(TERMS, devices="drawn")
-    study = operator.publish("drawn", make_phase(0, terms))
-    sketch = operator.publish("drawn sketch", make_phase(1, terms), follows=study)
-    operator.publish("drawn look", make_phase(2, terms), follows=sketch)
+    terms = replace(TERMS, devices="drawn", most_records=1)
+    first, second, third = (make_phase(i, terms, unit="device", most_records=1) for i in range(3))
+    study = operator.publish("drawn", first)
+    sketch = operator.publish("drawn sketch", second, follows=study)
+    operator.publish("drawn look", third, follows=sketch)
     code, drawn = operator.make_code(study, uses=4), []
     for i in range(4):
         gateway = Gateway.make(tmp_path / f"g{i}", i)

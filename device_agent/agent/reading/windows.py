@@ -64,6 +64,7 @@ class ReadCounts:
 class StreamSummary:
     """Result of reading one stream; ``counts`` is None where the number of records is secret.
 
+    ``is_settled`` says that no further window of the plan is awaited from it.
     ``value_messages`` depend on values: the owner may ask for them, and no log holds them.
     """
 
@@ -73,6 +74,7 @@ class StreamSummary:
     messages: list[str] = field(default_factory=list)
     value_messages: list[str] = field(default_factory=list)
     error: SketchError | None = None
+    is_settled: bool = False
 
     def count(self, name: str) -> int | None:
         """Return one of the counts; None where it is secret."""
@@ -214,6 +216,7 @@ class WindowReader:
         self._state = load_stream(device.connection, stream.name)
         self._accumulator = self._restore_accumulator()
         self._source: RecordSource | None = None
+        self._delay_s = 0.0
         self._first_times: FirstTimes | None = None
         # Behind the last record added of each of the source's files, those of this window alone.
         self._positions: dict[str, Position] = {}
@@ -275,6 +278,7 @@ class WindowReader:
         self._source = open_stream_source(
             self.device, self._stream, now=lambda: self._clocks().latest_believable
         )
+        self._delay_s = self._source.delay_s
         # The times of joined records are those of their intervals, whatever messages say.
         if self._stream.source.join is None:
             self._first_times = FirstTimes(self.device, self._stream)
@@ -387,6 +391,16 @@ class WindowReader:
             return False
         self._release(*over)
         return True
+
+    def is_settled(self) -> bool:
+        """Return whether every clock is past the plan's times, and what closed by them is stored.
+
+        A window that is open then has fewer records than a sketch must have.
+        """
+        clocks, end = self._clocks(), self.device.plan.window.end
+        delay = self._delay_s
+        is_past = end is not None and all(now - delay >= end for now in clocks.closing)
+        return is_past and clocks.may_close and not self.is_outbox_full()
 
     def describe_held_up(self) -> str | None:
         """Describe a window that is over by one clock and open by another; None without one."""

@@ -51,7 +51,8 @@ class StreamWorker:
         self._clock = clock
         self._timer = timer
         self._reader: WindowReader | None = None
-        self._is_over = self._is_held_up = self._has_caught_up = False
+        self._is_over = self._is_held_up = False
+        self._has_caught_up = self._is_settled = self._is_spent = False
         self._retry_s = _FIRST_RETRY_S
         self._reads_at = self._tends_at = self._saved_at = timer()
         self._n_notes = self._n_unusable = 0
@@ -74,9 +75,14 @@ class StreamWorker:
         return self._reader is not None and self._reader.source.guarantee.consumes
 
     @property
-    def is_idle(self) -> bool:
-        """True if the last read found nothing more, or the stream cannot be read now."""
-        return self._is_over or self.problem is not None or self._has_caught_up
+    def is_settled(self) -> bool:
+        """True if the plan's times are over and all that the source holds of them was released.
+
+        So it is too where the budget or the plan allows no further release, or the stream was
+        stopped. A source that cannot be read now is not settled, nor is a full outbox.
+        """
+        is_stopped = self._is_over and self._reader is None
+        return is_stopped or self._is_spent or self._is_settled
 
     def use(self, device: Device) -> None:
         """Apply other settings of the same device, and read soon."""
@@ -114,6 +120,11 @@ class StreamWorker:
             LOG.error(str(error), extra={"stream": self.name})
         self._drop()
 
+    def discard(self) -> None:
+        """Close the source, and forget what is open: it was erased with its phase."""
+        self._drop()
+        self._is_over = True
+
     def stop(self, reason: str) -> None:
         """Save, and read no more."""
         self.close()
@@ -141,6 +152,7 @@ class StreamWorker:
             # Asked first: what is taken from a source that cannot be read again would be lost.
             reader.require_affordable()
         except BudgetExceededError as error:
+            self._is_spent = True
             self._wait(str(error))
             return
         try:
@@ -165,8 +177,10 @@ class StreamWorker:
     def _tend(self, reader: WindowReader) -> None:
         self._tends_at = self._timer() + _TICK_S
         try:
-            reader.close_over()
+            has_closed = reader.close_over()
+            self._is_settled = self._has_caught_up and not has_closed and reader.is_settled()
         except (BudgetExceededError, StoreError) as error:
+            self._is_spent = isinstance(error, BudgetExceededError)
             # What was added is still in memory, whole.
             self._wait(str(error))
         difference = reader.describe_held_up()
@@ -238,3 +252,4 @@ class StreamWorker:
         self.n_released += self._reader.summary.released
         self._reader.close()
         self._reader = None
+        self._has_caught_up = self._is_settled = False

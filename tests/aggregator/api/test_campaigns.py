@@ -59,10 +59,10 @@ def draw(seed: int) -> Floats:
 class Run:
     """A campaign with two devices, which have a key in each phase."""
 
-    def __init__(self, server: Server, first: bytes) -> None:
+    def __init__(self, server: Server, first: bytes, seed: int) -> None:
         self.server, self.first = server, first
         self.number, self.study = 0, first
-        self.keys = {(0, i): Device(10 + i, labels={}) for i in range(2)}
+        self.keys = {(0, i): Device(seed + i, labels={}) for i in range(2)}
 
     async def get(self) -> dict[str, Any]:
         """Return the campaign as an analyst sees it."""
@@ -124,12 +124,12 @@ async def enrol(server: Server, body: Mapping[str, Any]) -> httpx.Response:
     return await server.desk.http.post("/v1/enrolments", json=body)
 
 
-async def begin(server: Server, plan: SketchPlan = PILOT, **how: Any) -> Run:
+async def begin(server: Server, plan: SketchPlan = PILOT, seed: int = 10, **how: Any) -> Run:
     study = await server.desk.publish(plan, "heating")
     url = f"/v1/studies/{study.hex()}/campaign"
     answer = await server.desk.operate("PUT", url, {"n_devices": 2} | how)
     assert answer.status_code == 200, answer.text
-    run = Run(server, study)
+    run = Run(server, study, seed)
     await server.desk.enrol(study, run.keys[0, 0], run.keys[0, 1])
     return run
 
@@ -306,6 +306,48 @@ async def test_a_study_by_itself_and_a_later_phase_begin_no_campaign(run: Run) -
     url = f"/v1/studies/{alone.hex()}/campaign"
     answer = await run.server.desk.http.get(url, headers=run.server.desk.analyst)
     assert_problem(answer, "not-found", 404, "study")
+
+
+async def test_a_withdrawn_phase_says_so_and_leaves_the_others(run: Run) -> None:
+    await run.go_on()
+    services = run.server.services
+    sketch = bytes.fromhex((await run.get())["phases"][1]["study_id"])
+    await services.studies.withdraw(run.first, name="heating")
+    run.study = sketch
+    found = await run.get()
+    assert found["phases"][0]["waits"] == "nothing: its study was withdrawn"
+    assert (found["study_id"], found["name"]) == (run.first.hex(), "heating sketch")
+    await services.studies.purge()
+    assert [each["number"] for each in (await run.get())["phases"]] == [0, 1, 2]
+    again = await begin(run.server, plan_first(most_clusters=4), seed=60)
+    await again.send()
+    await again.go_on()
+    await services.studies.withdraw(
+        bytes.fromhex((await again.get())["phases"][1]["study_id"]), name="heating sketch"
+    )
+    await services.studies.purge()
+    assert states(await again.get())[0] == "nothing: the study of its next phase was withdrawn"
+
+
+async def test_a_replaced_device_is_replaced_in_later_phases_too(run: Run) -> None:
+    """A lost gateway went on to the sketch; who took its place in the pilot follows behind it."""
+    await run.go_on()
+    desk, study = run.server.desk, bytes.fromhex((await run.get())["phases"][1]["study_id"])
+    lost, went_on, new, follows = run.keys[0, 0], *(Device(90 + i, labels={}) for i in range(3))
+    assert (await enrol(run.server, continuation(lost, went_on, study))).status_code == 201
+    run.server.clock.seconds = START + 2 * DAY + 60.0
+    _, plan = await run.server.services.studies.get_plan(study)
+    await desk.send(study, went_on, plan, slots=(0, 0))
+    run.server.clock.seconds += 10.0
+    token = await desk.make_token(run.first)
+    body = new.enrolment(token, run.first) | {"replaces": lost.device_id.hex()}
+    assert (await enrol(run.server, body)).status_code == 201
+    assert (await enrol(run.server, continuation(new, follows, study))).status_code == 201
+    shown = await desk.read(f"/v1/devices/{follows.device_id.hex()}")
+    assert shown["replaces"] == went_on.device_id.hex()
+    assert (await desk.read(f"/v1/devices/{went_on.device_id.hex()}"))["state"] == "revoked"
+    message = follows.message(study, plan, slots=(0, 0))
+    assert_problem(await desk.put(study, *message), "implausible-sketch", 422, "slots")
 
 
 async def test_what_a_campaign_may_be_stays_as_it_was_published(run: Run) -> None:

@@ -126,6 +126,7 @@ async def test_a_device_is_doubted_where_all_of_its_labels_fell_silent_and_it_fi
     assert (await desk.read(f"/v1/devices/{other.device_id.hex()}"))["may_repeat"] == []
 
 
+@pytest.mark.parametrize("server", ["sqlite", "postgres"], indirect=True)
 async def test_a_device_that_replaces_another_ends_it_and_sends_no_slot_of_its_own(
     server: Server,
 ) -> None:

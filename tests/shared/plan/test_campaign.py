@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -50,7 +51,7 @@ def test_the_statement_says_what_someone_in_every_phase_loses() -> None:
     said = make_statement(SKETCH).describe()
     assert "phase 2 of 3 of a campaign: pilot at epsilon 1, sketch at epsilon 1, look at" in said
     assert "loses at most epsilon 2" in said
-    assert "a person with a record in every phase loses 4" in said
+    assert "a person with a record in every phase loses epsilon 4" in said
     drawn = replace(SKETCH, campaign=replace(TERMS, number=1, devices="drawn"))
     assert "which a public hash of its identity draws" in make_statement(drawn).describe()
 
@@ -115,9 +116,21 @@ def change_phase(number: int, **changes: Any) -> Campaign:
         (change_phase(1, window=make_window(0, 2)), "ends before the next begins"),
         (change_phase(2, window=replace(make_window(4, 2), end=None)), "an end"),
         (replace(TERMS, most_clusters=0), "must be at least 1"),
+        (change_phase(2, epsilon=Fraction(-1)), "must be above 0"),
+        (change_phase(2, delta=Fraction(1)), "must be from 0 to below 1"),
+        (change_phase(2, window=replace(make_window(4, 2), length_s=0)), "whole number of windows"),
+        (change_phase(2, window=replace(make_window(4, 2), length_s=7)), "whole number of windows"),
+        (replace(TERMS, columns=(*COLUMNS, COLUMNS[0])), "must have names"),
+        (replace(TERMS, columns=(*COLUMNS, replace(COLUMNS[0], name="\x1b[2J"))), "no control"),
+        (replace(TERMS, columns=(*COLUMNS, replace(ANOTHER, upper=math.inf))), "must have bounds"),
+        (replace(TERMS, devices="drawn"), "cannot be drawn where a device has several records"),
     ],
-    ids=["one phase", "no sketch", "a second pilot", "overlap", "no end", "no clusters"],
-)
+    ids=[
+        "one phase", "no sketch", "a second pilot", "overlap", "no end", "no clusters",
+        "negative epsilon", "delta", "no length", "odd length", "a name twice", "control",
+        "no bound", "drawn records",
+    ],
+)  # fmt: skip
 def test_terms_that_would_ask_a_record_twice_or_lead_nowhere_are_refused(
     terms: Campaign, rule: str
 ) -> None:

@@ -27,7 +27,13 @@ from sfumato.aggregator.resources.parts import Parts, Service
 from sfumato.aggregator.resources.plans import require_study
 from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.aggregator.resources.studies.service.studies import StudyService, StudySummary
-from sfumato.shared.errors import ConfigError, NotFoundError, SketchError, TransportError
+from sfumato.shared.errors import (
+    ConfigError,
+    NotFoundError,
+    SketchError,
+    StudyWithdrawnError,
+    TransportError,
+)
 from sfumato.shared.plan import PHASE_NAMES, Campaign, Phase, plan_to_json
 from sfumato.shared.wire import problem_document
 
@@ -38,6 +44,9 @@ _FEW = 1000
 _RETRY_S = 600.0
 _GRACE_S = 3600.0
 _SLOW_S = 86_400.0
+
+_WITHDRAWN = "nothing: its study was withdrawn"
+_LOST = "nothing: the study of its next phase was withdrawn"
 
 log = structlog.get_logger("aggregator.campaigns")
 
@@ -145,20 +154,32 @@ class CampaignService(Service):
         """
         async with self._store.begin() as transaction:
             records = await _list_phases(transaction, study_id)
-            first = await require_study(transaction, records[0].study_id)
-            terms = find_terms(await self._plans.get(first))
-            found = [await self._find_status(transaction, each, terms) for each in records]
-        return found + [
-            PhaseStatus(phase=phase, number=i, devices=terms.devices)
+            asked = await require_study(transaction, study_id)
+            terms = find_terms(await self._plans.get(asked))
+            found = {
+                each.number: await self._find_status(transaction, each, terms) for each in records
+            }
+        last = records[-1].number
+        if records[-1].ended is not None and last + 1 < len(terms.phases):
+            found[last] = replace(found[last], waits=_LOST)
+        return [
+            found.get(i, PhaseStatus(phase=phase, number=i, devices=terms.devices))
             for i, phase in enumerate(terms.phases)
-            if i >= len(found)
         ]
 
     async def _find_status(
         self, transaction: Transaction, record: PhaseRecord, terms: Campaign
     ) -> PhaseStatus:
         phase = terms.phases[record.number]
-        study = await self._studies.summarise(transaction, record.study_id)
+        study = await self._studies.find(transaction, record.study_id)
+        if study is None:
+            return PhaseStatus(
+                phase=phase,
+                number=record.number,
+                devices=terms.devices,
+                record=record,
+                waits=_WITHDRAWN,
+            )
         last_slot = (phase.window.n_slots or 1) - 1
         sent, unsent = await count_finished(transaction, record.study_id, last_slot=last_slot)
         now, end = self._clock.now(), phase.window.end or 0
@@ -219,7 +240,10 @@ class CampaignService(Service):
             problem, pause = problem_document(failure), _RETRY_S
         values = {"problem": problem, "next_at": self._clock.now() + pause}
         async with self._store.begin(write=True) as transaction:
-            await transaction.change(PhaseRecord, record.study_id, **values)
+            present = await transaction.get(PhaseRecord, record.study_id, lock=True)
+            # Another server may have gone on meanwhile.
+            if present is not None and present.ended is None:
+                await transaction.change(PhaseRecord, record.study_id, **values)
 
     async def advance(
         self,
@@ -250,6 +274,12 @@ class CampaignService(Service):
             record = records[-1]
             study = await require_study(transaction, record.study_id)
             terms = find_terms(await self._plans.get(study))
+        if record.ended is not None and not terms.is_last:
+            raise StudyWithdrawnError(
+                "has lost the study of its next phase, which was withdrawn",
+                field="campaign",
+                fix="publish another campaign",
+            )
         if record.ended is None:
             await self._require_over(record, terms, is_asked=is_asked)
             following = None
@@ -293,7 +323,7 @@ class CampaignService(Service):
         next_study = study.next_study
         if following is not None:
             summary, _, _ = await self._studies.create(
-                _name_next(await self._find_name(record.first), phases, record.number + 1),
+                _name_next(await self._find_name(records), phases, record.number + 1),
                 plan_to_json(following.plan),
                 search_box=following.search_box,
                 follows=study.study_id,
@@ -314,9 +344,12 @@ class CampaignService(Service):
                 )
             await transaction.change(PhaseRecord, record.study_id, ended=now, problem=None)
 
-    async def _find_name(self, first: bytes) -> str:
+    async def _find_name(self, records: Sequence[PhaseRecord]) -> str:
+        """Return the name of the first study, which may have been withdrawn since."""
         async with self._store.begin() as transaction:
-            return (await require_study(transaction, first)).name
+            first = await transaction.get(StudyRecord, records[0].first)
+        assert first is not None, "its identity stays"
+        return first.name
 
 
 def _describe_rest(record: PhaseRecord) -> str:

@@ -31,6 +31,8 @@ from sfumato.shared.wire import device_id_of, encode_proof_input, verify_proof
 TOKEN_PREFIX = "sfe_"
 _TOKEN_BYTES = 32
 _SECONDS_A_DAY = 86_400.0
+_ACTOR_DIGITS = 16
+"""Digits of an id in the audit log, whose actors are short."""
 _MOST = 64
 """Enrolments in one transaction."""
 _REFUSALS: dict[TokenState, str] = {
@@ -272,9 +274,10 @@ class EnrolmentService(Service):
         public_key, labels = wanted.public_key, wanted.labels
         _require_declared(plan, labels)
         _require_complete(plan, labels, (token and token.labels) or {})
-        begins = 0
+        begins, replaces = 0, wanted.replaces
         if token is None:
-            await _require_single(transaction, wanted)
+            before = await _require_single(transaction, wanted)
+            replaces, begins = await _end_continued(transaction, before, wanted, now=now)
         elif not await use_token(transaction, token.token_hash, now=now):
             raise AccessError(
                 _REFUSALS[token.state_at(now)],
@@ -290,7 +293,7 @@ class EnrolmentService(Service):
             labels=dict(labels),
             enrolled=now,
             continues=wanted.continues.device_id if wanted.continues else None,
-            replaces=wanted.replaces,
+            replaces=replaces,
             begins=begins,
         )
         if await add_device(transaction, device):
@@ -320,8 +323,14 @@ async def _require_continued(
     verify_proof(proof_input, public_key=before.public_key, proof=continues.proof)
 
 
-async def _require_single(transaction: Transaction, wanted: _Enrolment) -> None:
-    """Refuse a second device in the place of one: it could count its records twice."""
+async def _require_single(transaction: Transaction, wanted: _Enrolment) -> DeviceRecord:
+    """Refuse a second device in the place of one: it could count its records twice.
+
+    Returns
+    -------
+    DeviceRecord
+        The device in the phase before.
+    """
     assert wanted.continues is not None, "it has no token"
     before = await transaction.get(DeviceRecord, wanted.continues.device_id, lock=True)
     if before is None or dict(before.labels) != dict(wanted.labels):
@@ -329,10 +338,37 @@ async def _require_single(transaction: Transaction, wanted: _Enrolment) -> None:
     others = {"study_id": wanted.study_id, "continues": wanted.continues.device_id}
     if wanted.replaces is not None or await transaction.find(DeviceRecord, **others) is not None:
         raise _refuse_continuation("is continued by another key already")
+    return before
+
+
+async def _end_continued(
+    transaction: Transaction, before: DeviceRecord, wanted: _Enrolment, *, now: float
+) -> tuple[bytes | None, int]:
+    """End what a replaced device has sent in this phase too.
+
+    Returns
+    -------
+    replaces, begins
+        The replaced device here, if it went on before it was replaced, and the first slot that it
+        has not sent.
+    """
+    if before.replaces is None:
+        return None, 0
+    gone = {"study_id": wanted.study_id, "continues": before.replaces}
+    old = await transaction.find(DeviceRecord, **gone)
+    if old is None:
+        return None, 0
+    actor = f"device {before.device_id.hex()[:_ACTOR_DIGITS]}"
+    return old.device_id, await _revoke_replaced(transaction, old, wanted, actor, now=now)
 
 
 def _refuse_continuation(rule: str) -> AccessError:
-    return AccessError(rule, field="continues", fix="ask the operator for a token of this study")
+    return AccessError(
+        rule,
+        field="continues",
+        fix="put back the newest state folder; or ask the operator for a token of this study, and "
+        "enrol anew with --replaces",
+    )
 
 
 async def _end_replaced(
@@ -368,9 +404,16 @@ async def _end_replaced(
             field="replaces",
             fix="stop it, and then ask the operator for another token",
         )
+    actor = f"token {token.token_hash.hex()[:_ACTOR_DIGITS]}"
+    return await _revoke_replaced(transaction, old, wanted, actor, now=now)
+
+
+async def _revoke_replaced(
+    transaction: Transaction, old: DeviceRecord, wanted: _Enrolment, actor: str, *, now: float
+) -> int:
+    """Revoke a device that was replaced; return the first slot that it has not sent."""
     if await transaction.revoke(DeviceRecord, old.device_id, now=now):
         about = {"reason": "replaced", "by": device_id_of(wanted.public_key).hex()}
-        actor = f"token {token.token_hash.hex()}"
         await write_entry(transaction, now, actor, "device.revoke", old.device_id.hex(), **about)
     slots = [stream.last_slot for stream in await list_streams(transaction, old.device_id)]
     return max([old.begins, *(slot + 1 for slot in slots if slot is not None)])

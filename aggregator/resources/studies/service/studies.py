@@ -110,7 +110,7 @@ class StudyService(Service):
             if not is_known and plan.sum_release is not None:
                 await _require_new_sum(transaction, record)
             is_new = await add_study(transaction, record)
-            if is_new and follows is not None:
+            if follows is not None:
                 await _require_first(transaction, follows, record.study_id)
             # Before any device enrols, which pins it then.
             await require_result_keys(transaction, now=record.created)
@@ -140,11 +140,14 @@ class StudyService(Service):
             There is none with this identity.
         """
         async with self._store.begin() as transaction:
-            return await self.summarise(transaction, study_id)
+            return await _summarise(transaction, await require_study(transaction, study_id))
 
-    async def summarise(self, transaction: Transaction, study_id: bytes) -> StudySummary:
-        """Return a study inside a transaction; raises as :meth:`get`."""
-        return await _summarise(transaction, await require_study(transaction, study_id))
+    async def find(self, transaction: Transaction, study_id: bytes) -> StudySummary | None:
+        """Return a study inside a transaction; None of one that was withdrawn."""
+        study = await transaction.get(StudyRecord, study_id)
+        if study is None or study.state == "withdrawn":
+            return None
+        return await _summarise(transaction, study)
 
     async def get_record(self, study_id: bytes) -> StudyRecord:
         """Return a study without counting its devices."""
@@ -320,7 +323,10 @@ async def _require_new_plan(transaction: Transaction, record: StudyRecord) -> No
 
 async def _require_first(transaction: Transaction, before: bytes, after: bytes) -> None:
     """Let a study follow another, unless one does already: two would ask the same records twice."""
-    if not await link_next(transaction, before, after):
+    if await link_next(transaction, before, after):
+        return
+    known = await transaction.get(StudyRecord, before)
+    if known is None or known.next_study != after:
         raise StoreError(
             "is followed by another study already", field="study", fix="see the campaign's status"
         )
