@@ -282,6 +282,71 @@ def test_a_stream_that_is_read_otherwise_since_it_joined_waits_for_its_owner(
     assert [each["released"] for each in gateway.once()] == [1, 2]
 
 
+def test_a_daemon_releases_all_of_a_phase_before_it_goes_on_with_the_settings_it_accepted(
+    operator: Operator, tmp_path: Path
+) -> None:
+    """It is behind: the next phase is there when it starts, and so are all records of both."""
+    study, gateway = join(operator, tmp_path, "behind")
+    sketch = operator.publish("behind sketch", make_phase(1), follows=study)
+    accepted = gateway.config.read_text()
+    with daemon(gateway.config) as running:
+        # Nobody has asked for it to be read again, and it is half-written.
+        gateway.config.write_text(accepted[: len(accepted) // 2])
+        with Client(operator.server.url, key=operator.server.key) as client:
+            wait_until(lambda: client.study(sketch).n_records == 2 * PER_DAY)
+            assert client.study(study).n_records == PER_DAY
+        running.kill()
+    gateway.config.write_text(accepted)
+    assert gateway.phase() == (2, True)
+
+
+def test_a_phase_is_not_left_while_its_source_cannot_be_read(
+    operator: Operator, tmp_path: Path
+) -> None:
+    study, gateway = join(operator, tmp_path, "unreadable")
+    operator.publish("unreadable sketch", make_phase(1), follows=study)
+    records = gateway.folder / "records.csv"
+    records.rename(gateway.folder / "away.csv")
+    gateway.run("once", status=2)
+    assert gateway.phase() == (1, True)
+    (gateway.folder / "away.csv").rename(records)
+    assert [each["released"] for each in gateway.once()] == [1, 2]
+
+
+class _KilledError(BaseException):
+    """The process has ended here."""
+
+
+@pytest.mark.parametrize("step", ["save_identity", "_enrol", "carry_joined"])
+def test_a_device_killed_while_it_joins_a_phase_joins_it_once(
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    study, gateway = join(operator, tmp_path, f"killed at {step}")
+    sketch = operator.publish(f"killed at {step} sketch", make_phase(1), follows=study)
+
+    def die(*_: object, **__: object) -> None:
+        raise _KilledError
+
+    with monkeypatch.context() as patch, pytest.raises(_KilledError):
+        patch.setattr(f"sfumato.device_agent.agent.enrol.{step}", die)
+        gateway.once()
+    assert gateway.phase() == (1, True)
+    assert [each["released"] for each in gateway.once()] == [0, 2]
+    with Client(operator.server.url, key=operator.server.key) as client:
+        assert len(list(client.devices(sketch))) == 1
+
+
+def test_standard_input_takes_part_in_no_campaign(operator: Operator, tmp_path: Path) -> None:
+    study = operator.publish("standard input", make_phase(0))
+    gateway = Gateway.make(tmp_path / "stdin", 1)
+    text = gateway.config.read_text().replace(
+        'kind = "csv"\npath = "records.csv"', 'kind = "stdin"'
+    )
+    gateway.config.write_text(text)
+    said = gateway.run("init", "--code", operator.make_code(study), status=2)
+    assert "cannot be standard input in a campaign" in said
+
+
 def test_a_server_that_names_another_study_of_a_phase_later_leads_nobody_there(
     operator: Operator, tmp_path: Path
 ) -> None:
