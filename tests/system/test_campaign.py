@@ -290,6 +290,8 @@ def test_a_daemon_releases_all_of_a_phase_before_it_goes_on_with_the_settings_it
     sketch = operator.publish("behind sketch", make_phase(1), follows=study)
     accepted = gateway.config.read_text()
     with daemon(gateway.config) as running:
+        log = gateway.folder / "daemon.log"
+        wait_until(lambda: "started with" in log.read_text())
         # Nobody has asked for it to be read again, and it is half-written.
         gateway.config.write_text(accepted[: len(accepted) // 2])
         with Client(operator.server.url, key=operator.server.key) as client:
@@ -327,9 +329,10 @@ def test_a_device_killed_while_it_joins_a_phase_joins_it_once(
     def die(*_: object, **__: object) -> None:
         raise _KilledError
 
-    with monkeypatch.context() as patch, pytest.raises(_KilledError):
+    with monkeypatch.context() as patch:
         patch.setattr(f"sfumato.device_agent.agent.enrol.{step}", die)
-        gateway.once()
+        with pytest.raises(_KilledError):
+            gateway.once()
     assert gateway.phase() == (1, True)
     assert [each["released"] for each in gateway.once()] == [0, 2]
     with Client(operator.server.url, key=operator.server.key) as client:
