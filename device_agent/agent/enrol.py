@@ -228,7 +228,9 @@ def _enrol_in(
     replaces: bytes | None,
     before: Device | None = None,
 ) -> EnrolReport:
-    with closing(create_database(settings.state_dir, settings.study)) as connection:
+    # To make a file closes it once, which would release the locks of connections that are open here.
+    make = create_database if before is None else open_database
+    with closing(make(settings.state_dir, settings.study)) as connection:
         key, identity = _load(connection, settings)
         if identity is None and token is None:
             raise _describe_missing_code()

@@ -46,7 +46,7 @@ from sfumato.device_agent.store.phases import load_next
 from sfumato.device_agent.store.positions import load_positions
 from sfumato.device_agent.store.repair import holding
 from sfumato.shared.core.features import feature_table
-from sfumato.shared.errors import ConfigError, SketchError, TransportError
+from sfumato.shared.errors import ConfigError, DiskError, SketchError, TransportError
 from sfumato.shared.system import give_back, share_one_heap
 
 _LONGEST_SLEEP_S = 5.0
@@ -128,7 +128,7 @@ def _go_on(stack: ExitStack, study: _RunningStudy) -> _RunningStudy | None:
         following = load_next(study.device.connection, study.device.identity.study)
         assert following is not None, "it was joined"
         device = stack.enter_context(open_device(replace(study.whole, study=following)))
-    except TransportError as error:
+    except (TransportError, DiskError) as error:
         LOG.warning("the next phase is joined later: %s", error)
         study.goes_on_at = study.link.timer() + _JOIN_S
         return None

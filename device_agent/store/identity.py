@@ -16,6 +16,7 @@ from sfumato.device_agent.store.database import (
     Connection,
     note_later,
     transaction,
+    translating,
     truncate_log,
 )
 from sfumato.device_agent.store.joined import JOINED_NAME
@@ -119,10 +120,11 @@ class Identity:
 
 def load_identity(connection: sqlite3.Connection) -> Identity | None:
     """Load the identity; None before the device has enrolled, and after it was forgotten."""
-    rows = connection.execute(
-        "SELECT key, value FROM meta WHERE study = ?", (study_of(connection),)
-    )
-    meta = {row["key"]: row["value"] for row in rows}
+    with translating():
+        rows = connection.execute(
+            "SELECT key, value FROM meta WHERE study = ?", (study_of(connection),)
+        )
+        meta = {row["key"]: row["value"] for row in rows}
     if "device" not in meta:
         return None
     return Identity(

@@ -142,6 +142,15 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     stop(made.server)
 
 
+@pytest.fixture
+def decoding(tmp_path: Path) -> Iterator[Operator]:
+    """An operator whose server decodes, and may be killed."""
+    (tmp_path / "server").mkdir()
+    made = Operator(tmp_path / "server", worker=True)
+    yield made
+    stop(made.server)
+
+
 def stop(server: Aggregator) -> None:
     server.process.send_signal(signal.SIGTERM)
     server.process.wait()
@@ -155,11 +164,10 @@ def count_records(client: Client, found: dict[str, Any]) -> list[int]:
 
 
 def test_three_commands_and_one_for_each_device_lead_from_nothing_to_a_measured_answer(
-    tmp_path: Path,
+    decoding: Operator, tmp_path: Path
 ) -> None:
     """Through a server that is killed after the pilot, and a device that is killed twice."""
-    (tmp_path / "server").mkdir()
-    operator = Operator(tmp_path / "server", worker=True)
+    operator = decoding
     created = operator.run(
         *("campaign", "create", "heating", "--dimensions", "room:degC:-40..60,load:kW:-10..90"),
         *("--clusters", "3", "--devices", "3", "--records", str(3 * PER_DAY), "--epsilon", "1"),
@@ -199,7 +207,6 @@ def test_three_commands_and_one_for_each_device_lead_from_nothing_to_a_measured_
     said = operator.run("campaign", "status", "heating")
     assert f"answer: sfumato campaign show {found['study_id'][:12]}" in said
     assert "Look 1 measured" in operator.run("campaign", "show", "heating", "--wait")
-    stop(operator.server)
     spent = json.loads(third.run("budget", "--json"))
     assert {each["epsilon_spent_per_record"] for each in spent["streams"]} == {"1"}
     assert {each["epsilon_spent_lifetime"] for each in spent["streams"]} == {"7"}
