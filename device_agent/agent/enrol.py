@@ -228,7 +228,7 @@ def _enrol_in(
     replaces: bytes | None,
     before: Device | None = None,
 ) -> EnrolReport:
-    # To make a file closes it once, which would release the locks of connections that are open here.
+    # To make a file closes it once, which would release the locks of the connection of before.
     make = create_database if before is None else open_database
     with closing(make(settings.state_dir, settings.study)) as connection:
         key, identity = _load(connection, settings)
