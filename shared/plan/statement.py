@@ -284,11 +284,12 @@ def list_public_facts(
             fields=("labels",),
         ),
         PublicFact(
-            what="a device that was replaced",
-            detail="The device whose place another one takes, where the owner says so: that what "
-            "both have sent comes from one place.",
+            what="the device before",
+            detail="The lost device whose place it takes, where the owner says so, and in a "
+            "campaign its own identity in the phase before: what both have sent comes from one "
+            "place.",
             seen_by="analysts",
-            fields=("replaces",),
+            fields=("replaces", "continues"),
         ),
         PublicFact(
             what="the phase before",
