@@ -13,7 +13,7 @@ function makeControls(plan) {
   const clusters = (value, required) => h("input", { type: "number", min: "1", step: "1", value, required, inputmode: "numeric" });
   const exact = (value) => h("input", { type: "text", pattern: EXACT, value, required: true, inputmode: "decimal", autocomplete: "off" });
   return {
-    least: clusters(plan.most_clusters === "unknown" ? 5 : plan.most_clusters, true),
+    least: clusters(plan.campaign?.most_clusters ?? (plan.most_clusters === "unknown" ? 5 : plan.most_clusters), true),
     most: clusters("", false),
     epsilon: exact("1"),
     delta: exact("0"),
