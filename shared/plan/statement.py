@@ -284,18 +284,17 @@ def list_public_facts(
             fields=("labels",),
         ),
         PublicFact(
-            what="the device before",
-            detail="The lost device whose place it takes, where the owner says so, and in a "
-            "campaign its own identity in the phase before: what both have sent comes from one "
-            "place.",
+            what="a device that was replaced",
+            detail="The device whose place another one takes, where the owner says so: that what "
+            "both have sent comes from one place.",
             seen_by="analysts",
-            fields=("replaces", "continues"),
+            fields=("replaces",),
         ),
         PublicFact(
             what="the phase before",
             detail="In a campaign, the identity of the same device in the phase before.",
             seen_by="analysts",
-            fields=("continues", "device_id"),
+            fields=("continues",),
         ),
         PublicFact(
             what="stream names",
