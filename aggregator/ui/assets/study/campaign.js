@@ -41,15 +41,16 @@ function showState(phase) {
   return phase.waits !== null && `Waits: ${phase.waits}`;
 }
 
-function showPhase(phase, { phases, n_devices: expected }, decode, study) {
+function showPhase(phase, { phases, devices, n_devices: expected }, decode, study) {
   const title = titleOf(phase, phases);
   const isHere = phase.study_id === study.study_id;
-  const done = `${whole(phase.n_finished)} of ${count(Math.max(expected, phase.n_devices), "device")} done`;
+  // Of drawn devices nobody knows how many a phase has.
+  const all = devices === "drawn" ? count(phase.n_finished, "device") : `${whole(phase.n_finished)} of ${count(Math.max(expected, phase.n_devices), "device")}`;
   return h(
     "li",
     { class: phase.study_id === null && "coming" },
     h("strong", {}, phase.study_id ? h("a", { href: `#studies/${phase.study_id}`, "aria-current": isHere && "page" }, title) : title),
-    [days(phase.begins, phase.ends), phase.study_id && done, showState(phase), showFound(phase, decode)].map((text) => text && h("p", {}, text)),
+    [days(phase.begins, phase.ends), phase.study_id && `${all} done`, showState(phase), showFound(phase, decode)].map((text) => text && h("p", {}, text)),
   );
 }
 
