@@ -36,9 +36,9 @@ function showFound(phase, decode) {
 }
 
 function showState(phase) {
-  if (phase.study_id === null) return "To come";
   if (phase.problem) return pill("failed", "halted");
-  return phase.waits !== null && `Waits: ${phase.waits}`;
+  if (phase.waits !== null) return `Waits: ${phase.waits}`;
+  return phase.study_id === null && "To come";
 }
 
 function showPhase(phase, { phases, devices, n_devices: expected }, decode, study) {
@@ -71,7 +71,7 @@ async function readDecodes({ phases }, signal) {
 /** The controls with which an operator goes on without silent devices; nothing where there is nothing to go on with. */
 function nextForm({ phases }, goOn) {
   const present = phases.findLast((phase) => phase.study_id);
-  if (present.waits === null || Date.parse(present.ends) > Date.now()) return null;
+  if (!present || present.waits === null || Date.parse(present.ends) > Date.now()) return null;
   const anyway = h("input", { type: "checkbox" });
   const start = h("button", { type: "submit" }, present === phases.at(-1) ? "Finish the campaign now" : "Publish the next phase now");
   const submit = (event) => {

@@ -270,7 +270,7 @@ function listWindowRules({ window, least_records, most_records, late_rule }: Pla
 /** Check the terms of a campaign, and that a plan keeps those of its phase. */
 function requirePhase(plan: PlanFields, campaign: Campaign): void {
   const { statistic, release, window, most_clusters: most } = plan;
-  const { number, phases, most_clusters, most_records, most_payload_bytes } = campaign;
+  const { number, phases, columns, most_clusters, most_records, most_payload_bytes } = campaign;
   if (campaign.devices === "drawn") {
     const rule = "must be all: this software follows to no later phase, which a device may be drawn for";
     throw new SketchError("version", "campaign.devices", rule, "use the Python agent for this study");
@@ -285,9 +285,11 @@ function requirePhase(plan: PlanFields, campaign: Campaign): void {
     [most_payload_bytes > 0, "campaign.most_payload_bytes", "must be at least 1"],
     [release.kind !== "sum.v1", "release", "cannot be sum.v1 in a campaign"],
     [plan.late_rule === "leave-out-outside", "late_rule", "must be leave-out-outside in a campaign"],
-    ...phases.map(({ window: { kind, origin, end = -Infinity } }, i): Rule => {
-      const next = phases[i + 1]?.window.origin ?? end;
-      return [kind === "time" && origin < end && end <= next, "campaign.phases", "must be by time, one after the other"];
+    [columns.length > 0 && areDistinct(columns.map(({ name }) => name)), "campaign.columns", "must differ in name"],
+    ...phases.map(({ epsilon: [p], delta: [q, r], window: { kind, origin, length_s, length, end = 0 } }, i): Rule => {
+      const isWhole = kind === "time" && !length && origin > 0 && end > origin && (end - origin) % length_s === 0;
+      const isApart = end <= (phases[i + 1]?.window.origin ?? end);
+      return [p > 0n && q < r && isWhole && isApart, "campaign.phases", "must have epsilon, and follow each other in time"];
     }),
   ]);
   const phase = phases[number]!;
