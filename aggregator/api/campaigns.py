@@ -56,6 +56,7 @@ def _to_body(phases: Sequence[PhaseStatus]) -> CampaignBody:
         study_id=records[0].first.hex(),
         name=names[0],
         devices=phases[0].devices,
+        n_devices=records[0].n_devices,
         is_automatic=records[0].is_automatic,
         phases=[_to_phase(each) for each in phases],
         answer=decodes[-1].hex() if decodes else None,

@@ -63,6 +63,12 @@ def require_supported(plan: SketchPlan) -> None:
             "dimensions",
             "must be numbers without transform and missing",
         ),
+        (
+            # A device may be drawn for a phase that this one does not follow to.
+            plan.campaign is None or plan.campaign.devices == "all",
+            "campaign.devices",
+            "must be all",
+        ),
     ]
     for holds, field, rule in rules:
         if not holds:

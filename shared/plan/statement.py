@@ -294,7 +294,7 @@ def list_public_facts(
             what="the phase before",
             detail="In a campaign, the identity of the same device in the phase before.",
             seen_by="analysts",
-            fields=("continues", "device_id"),
+            fields=("continues",),
         ),
         PublicFact(
             what="stream names",

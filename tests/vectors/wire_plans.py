@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
-from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.plan import Campaign, Dimension, Phase, SketchPlan, WindowRule, plan_from_spec
 
 ORIGIN = 1_700_000_000
 _SPEC: dict[str, Any] = {
@@ -38,6 +40,26 @@ BOUNDED = plan_from_spec(
         "window": _SPEC["window"] | {"end": ORIGIN + 24 * 3600},
     }
 )
+_WINDOWS = [
+    WindowRule(kind="time", origin=first, length_s=3600, end=first + 24 * 3600)
+    for first in (ORIGIN - 24 * 3600, ORIGIN)
+]
+CAMPAIGN = Campaign(
+    number=1,
+    phases=(
+        Phase(statistic="histogram", epsilon=Fraction(1), window=_WINDOWS[0]),
+        Phase(statistic="fourier", epsilon=Fraction(3, 2), window=_WINDOWS[1]),
+    ),
+    columns=(
+        Dimension(name="temperature", unit="°F", lower=-40.0, upper=140.0),
+        Dimension(name="pressure", unit="hPa", lower=900.0, upper=1100.0),
+        Dimension(name="humidity", unit="1", lower=0.0, upper=1.0),
+    ),
+    most_clusters=5,
+    most_records=60,
+    most_payload_bytes=256,
+)
+PHASE_OF_CAMPAIGN = replace(BOUNDED, campaign=CAMPAIGN)
 OF_DEVICES = plan_from_spec(
     {name: value for name, value in _SPEC.items() if name != "least_records"} | {"unit": "device"}
 )

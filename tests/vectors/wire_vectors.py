@@ -41,6 +41,7 @@ from tests.vectors.wire_plans import (
     BIN_REPORTS,
     BOUNDED,
     BY_COUNT,
+    CAMPAIGN,
     GRID,
     HISTOGRAM,
     LOOK,
@@ -53,6 +54,7 @@ from tests.vectors.wire_plans import (
     ONE_DIMENSION,
     ONE_RECORD,
     ORIGIN,
+    PHASE_OF_CAMPAIGN,
     PHASES,
     RECORDS,
     SECRET_COUNT,
@@ -138,6 +140,7 @@ def make_enrolment_vector() -> dict[str, Any]:
             "body": {"device_id": DEVICE.hex(), "study_id": study.hex(), "labels": LABELS},
         },
         "rotation": _make_rotation(),
+        "continuation": _make_continuation(),
     }
 
 
@@ -165,6 +168,25 @@ def _make_rotation() -> dict[str, Any]:
     }
 
 
+def _make_continuation() -> dict[str, Any]:
+    study = compute_study_id(STUDY_NAME, PHASE_OF_CAMPAIGN)
+    proof_input = encode_proof_input(
+        token="", study=study, public_key=NEXT_KEY.public, labels=LABELS
+    )
+    body = {
+        "study_id": study.hex(),
+        "public_key": NEXT_KEY.public.hex(),
+        "labels": LABELS,
+        "proof": NEXT_KEY.sign(proof_input).hex(),
+        "continues": {"device_id": DEVICE.hex(), "proof": KEY.sign(proof_input).hex()},
+    }
+    return {
+        "proof_input": proof_input.hex(),
+        "draw": CAMPAIGN.draw(DEVICE),
+        "request": _request("POST", "/v1/enrolments", _JSON, _to_body(body)),
+    }
+
+
 def make_message_vectors() -> dict[str, Any]:
     """Whole signed sketches, and limits of coordinates."""
     return {
@@ -179,6 +201,9 @@ def make_message_vectors() -> dict[str, Any]:
                 first_record=len(RECORDS),
             ),
             _make_message("a study with an end", BOUNDED, "weather", sequence=1, slots=(22, 23)),
+            _make_message(
+                "a phase of a campaign", PHASE_OF_CAMPAIGN, "weather", sequence=0, slots=(0, 0)
+            ),
             _make_message("windows by count", BY_COUNT, "süd/1 ☀", sequence=300, slots=None),
             _make_message(
                 "some of the features", SPLIT, "weather", sequence=7, slots=(9, 9), ordinal=5

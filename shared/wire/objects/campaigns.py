@@ -79,6 +79,7 @@ class CampaignBody:
     study_id: Hex = member("The study of its first phase.", SAMPLE_ID)
     name: str = member("The name of that study.", "pumps")
     devices: str = member("`all`: each device takes part in every phase; `drawn`: in one.", "all")
+    n_devices: int = member("Expected devices.", 5)
     is_automatic: bool = member("Whether it goes on by itself.", True)
     phases: list[PhaseBody] = member("The phases, in their order.")
     answer: Hex | None = member(

@@ -20,6 +20,8 @@ CALLS = {
     "operator": """
         POST /v1/studies
         PATCH DELETE /v1/studies/{study}
+        PUT /v1/studies/{study}/campaign
+        POST /v1/studies/{study}/campaign/next
         POST GET /v1/studies/{study}/tokens
         DELETE /v1/tokens/{token}
         POST GET /v1/keys
@@ -52,6 +54,7 @@ CALLS = {
         GET /v1/studies/{study}/batches/suspects
         GET /v1/studies/{study}/batches/{batch}
         GET /v1/studies/{study}/utility
+        GET /v1/studies/{study}/campaign
         POST /v1/studies/{study}/snapshots
         GET /v1/snapshots/{snapshot}
         GET /v1/snapshots/{snapshot}/histogram
@@ -104,7 +107,7 @@ async def request(desk: Desk, method: str, path: str, headers: dict[str, str]) -
     """Make a call about things that are not there."""
     places = {"first_slot": "5", "key": "ab" * 8}
     url = re.sub(r"\{(\w+)\}", lambda found: places.get(found[1], STUDY), path)
-    body: dict[str, str] | None = {} if method in ("POST", "PATCH") else None
+    body: dict[str, str] | None = {} if method in ("POST", "PATCH", "PUT") else None
     return await desk.http.request(method, url, headers=headers, json=body)
 
 

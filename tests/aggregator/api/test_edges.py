@@ -46,7 +46,7 @@ async def test_a_body_at_the_limit_is_read(server: Server) -> None:
     body = b" " * (server.settings.max_body_bytes - 2) + b"{}"
     headers = {"Content-Type": "application/json"}
     answer = await server.desk.http.post("/v1/enrolments", content=body, headers=headers)
-    assert_problem(answer, "request-invalid", 422, "token")
+    assert_problem(answer, "request-invalid", 422, "study_id")
 
 
 async def test_an_unknown_address_or_method_is_a_problem_too(desk: Desk) -> None:

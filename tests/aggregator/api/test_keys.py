@@ -223,6 +223,9 @@ async def test_no_call_of_an_operator_that_changes_something_is_left_out(desk: D
         ("post", "/v1/studies"),
         ("patch", "/v1/studies/{study}"),
         ("delete", "/v1/studies/{study}"),
+        ("put", "/v1/studies/{study}/campaign"),
+        # Its entry is that of the study that it creates.
+        ("post", "/v1/studies/{study}/campaign/next"),
         ("post", "/v1/studies/{study}/tokens"),
         ("delete", "/v1/tokens/{token}"),
         ("post", "/v1/devices/{device}/exclude"),

@@ -40,7 +40,7 @@ async def test_a_compressed_body_is_refused_unread(desk: Desk, coding: str) -> N
 async def test_a_body_that_says_it_is_not_compressed_is_read(desk: Desk) -> None:
     headers = {**JSON, "Content-Encoding": "identity"}
     answer = await desk.http.post("/v1/enrolments", content=b"{}", headers=headers)
-    assert_problem(answer, "request-invalid", 422, "token")
+    assert_problem(answer, "request-invalid", 422, "study_id")
 
 
 async def test_a_body_of_another_media_type_is_refused_by_every_call(desk: Desk) -> None:
@@ -60,7 +60,7 @@ async def test_a_body_of_another_media_type_is_refused_by_every_call(desk: Desk)
 async def test_parameters_of_a_media_type_do_not_matter(desk: Desk) -> None:
     headers = {"Content-Type": "Application/JSON; charset=utf-8"}
     answer = await desk.http.post("/v1/enrolments", content=b"{}", headers=headers)
-    assert_problem(answer, "request-invalid", 422, "token")
+    assert_problem(answer, "request-invalid", 422, "study_id")
 
 
 class HeldStore(Store):

@@ -242,7 +242,7 @@ def test_the_service_keeps_its_description_along_every_link(
         return "" if len(reached) >= 8 else "eight calls"
 
     # Where walks lead depends on what the server holds, so some more may be needed.
-    for number in range(12 * n_walks):
+    for number in range(36 * n_walks):
         if number >= n_walks and not find_missing():
             break
         walk: Any = seed(number)(type("SeededWalk", (Walk,), {}))

@@ -68,6 +68,14 @@ def test_a_plan_that_the_device_does_not_compute_is_refused_by_name(plan: str, f
     assert "Python agent" in str(caught.value)
 
 
+def test_a_phase_of_a_campaign_is_compiled_unless_phases_are_drawn() -> None:
+    plan = wire_plans.PHASE_OF_CAMPAIGN
+    assert "leaves_out_outside = true" in compile_plan(plan, bytes(32))
+    drawn = replace(plan, campaign=replace(wire_plans.CAMPAIGN, devices="drawn"))
+    with pytest.raises(PlanError, match=r"campaign\.devices: must be all"):
+        compile_plan(drawn, bytes(32))
+
+
 def test_a_sketch_of_some_clusters_is_refused_by_name() -> None:
     whole = list_plans()["measured"].statistic
     assert isinstance(whole, ClustersPart)

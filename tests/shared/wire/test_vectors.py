@@ -47,6 +47,19 @@ def test_the_enrolment_of_the_vectors_is_accepted() -> None:
     assert device_id_of(public_key).hex() == ENROLMENT["answer"]["body"]["device_id"]
 
 
+def test_both_keys_of_a_continuation_sign_the_same_input() -> None:
+    vector = ENROLMENT["continuation"]
+    body = json.loads(vector["request"]["body"])
+    for key, proof in (
+        (bytes.fromhex(body["public_key"]), body["proof"]),
+        (wire_vectors.KEY.public, body["continues"]["proof"]),
+    ):
+        verify_proof(
+            bytes.fromhex(vector["proof_input"]), public_key=key, proof=bytes.fromhex(proof)
+        )
+    assert body["continues"]["device_id"] == ENROLMENT["device"]["id"]
+
+
 def test_the_messages_of_the_vectors_verify() -> None:
     for vector in MESSAGES["messages"]:
         message = decode_message(bytes.fromhex(vector["message"]))

@@ -13,7 +13,7 @@ function makeControls(plan) {
   const clusters = (value, required) => h("input", { type: "number", min: "1", step: "1", value, required, inputmode: "numeric" });
   const exact = (value) => h("input", { type: "text", pattern: EXACT, value, required: true, inputmode: "decimal", autocomplete: "off" });
   return {
-    least: clusters(plan.most_clusters === "unknown" ? 5 : plan.most_clusters, true),
+    least: clusters(plan.campaign?.most_clusters ?? (plan.most_clusters === "unknown" ? 5 : plan.most_clusters), true),
     most: clusters("", false),
     epsilon: exact("1"),
     delta: exact("0"),
@@ -66,10 +66,11 @@ function describeLeftOut(found, plan) {
   ];
 }
 
-function showCommand(found, study, controls) {
+function showCommand(found, study, plan, controls) {
   if (found.refusal !== null) {
     return h("p", {}, "Plan a stronger pilot with ", h("code", {}, "sfumato plan pilot"), ". ", h("code", {}, "sfumato plan refine"), " refuses this one too.");
   }
+  if (plan.campaign) return h("p", {}, "The server makes the plan of the next phase from this answer.");
   const isValid = Object.values(controls).every((control) => control.checkValidity());
   return [
     h("p", {}, "To plan the main study from all sketches of this one, run:"),
@@ -78,8 +79,8 @@ function showCommand(found, study, controls) {
       "p",
       { class: "note" },
       "Publish it with ",
-      h("code", {}, "sfumato study create NAME main.toml --after PILOT"),
-      ", which refuses a plan that may read records of this pilot. The command above also chooses the mechanism and the frequencies for that epsilon and delta, predicts the quality, and writes each choice with its reason.",
+      h("code", {}, "sfumato study create NAME main.toml"),
+      ". The command above also chooses the mechanism and the frequencies for that epsilon and delta, predicts the quality, and writes each choice with its reason.",
     ),
   ];
 }
@@ -97,7 +98,7 @@ function show(found, study, plan, controls) {
       `Strength of the pilot: ${rounded(found.strength)}; below 100 it is refused. `,
       "Bounds are wide on purpose, because wide bounds cost nothing; decodes search within the search box.",
     ),
-    showCommand(found, study, controls),
+    showCommand(found, study, plan, controls),
   ];
 }
 

@@ -42,8 +42,8 @@ async function showAnswer(id, study, plan, signal) {
   );
 }
 
-/** The card of a study that is not decoded; `snapshot` is an existing one to show at once. */
-export function answersPanel(study, plan, snapshot, signal) {
+/** The card of a study that is not decoded; a `snapshot`, or that of all sketches now, is shown at once. */
+export function answersPanel(study, plan, { snapshot, shows }, signal) {
   const title = TITLES[plan.statistic.kind];
   const controls = makeSelectionControls(plan);
   const start = h("button", { type: "submit", class: "main" }, "Show");
@@ -71,7 +71,7 @@ export function answersPanel(study, plan, snapshot, signal) {
     .catch((error) => {
       if (!signal.aborted && !(error instanceof Problem)) throw error;
     });
-  if (snapshot) run(async () => snapshot);
+  if (snapshot || shows) run(snapshot ? async () => snapshot : freeze);
   return h(
     "section",
     { class: "card" },

@@ -114,6 +114,14 @@ export function utc(time) {
   return `${time.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }
 
+/** The days from one time until before another, or the times where they are within a day; as the reader writes dates. */
+export function days(begin, end) {
+  const [from, until] = [new Date(begin), new Date(end)];
+  const isWhole = [from, until].every((time) => time % 86_400_000 === 0);
+  const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: isWhole ? undefined : "short", timeZone: "UTC" });
+  return format.formatRange(from, isWhole ? until - 1 : until);
+}
+
 /** The age of a time, in its largest unit. */
 export function ago(text, now = Date.now()) {
   const seconds = (new Date(text).getTime() - now) / 1000;

@@ -16,6 +16,17 @@ export function pill(state, words = state) {
   return h("span", { class: `pill ${state}` }, words);
 }
 
+/** Studies in their order, but phases of a campaign behind each other. */
+function layOut(studies) {
+  const known = new Map(studies.map((study) => [study.study_id, study]));
+  const later = new Set(studies.map((study) => study.next_study).filter((next) => known.has(next)));
+  const rows = [];
+  for (const first of studies.filter((study) => !later.has(study.study_id))) {
+    for (let study = first; study; study = known.get(study.next_study)) rows.push([study, study !== first]);
+  }
+  return rows;
+}
+
 function render(studies) {
   if (!studies.length) {
     return h(
@@ -27,8 +38,8 @@ function render(studies) {
     );
   }
   const heads = ["Study", "State", "Devices", "Sketches", "Records", "Last sketch"];
-  const rows = studies.map((study) => [
-    h("a", { href: `#studies/${study.study_id}` }, named(study.name)),
+  const rows = layOut(studies).map(([study, isLater]) => [
+    [isLater && h("span", { class: "note" }, "then "), h("a", { href: `#studies/${study.study_id}` }, named(study.name))],
     pill(study.state, stateOf(study)),
     whole(study.n_devices),
     whole(study.n_sketches),

@@ -12,6 +12,7 @@ import { healthPanel } from "../insight/health.js";
 import { timelinePanel } from "../insight/timeline.js";
 import { pill, when } from "../studies/list.js";
 import { batchesPanel } from "./batches.js";
+import { campaignPanel } from "./campaign.js";
 import { devicesPanel } from "./devices.js";
 import { managePanel } from "./manage.js";
 import { showPlan } from "./plan.js";
@@ -66,9 +67,9 @@ export function section(title, content, signal) {
 }
 
 function patterns(context) {
-  const { study, rest, signal } = context;
+  const { study, rest, query, signal } = context;
   const { plan } = context.plan;
-  if (!DECODED.includes(plan.statistic.kind)) return [answersPanel(study, plan, rest, signal)];
+  if (!DECODED.includes(plan.statistic.kind)) return [answersPanel(study, plan, { snapshot: rest, shows: query.has("show") }, signal)];
   const past = historyPanel(study, signal);
   return [decodePanel({ ...context, plan }, past.reload), past.node];
 }
@@ -114,5 +115,6 @@ export async function showStudy({ id, name, rest, query, scope }, signal) {
   const nodes = shown
     ? shown.show(context)
     : [h("section", { class: "card" }, h("p", { class: "empty" }, `There is no section “${name}” here for this key and this kind of study.`))];
-  return [...showSummary(study), tabs(id, sections, name), ...nodes.filter(Boolean)];
+  const campaign = plan.plan.campaign && (await campaignPanel(study, scope, signal));
+  return [...showSummary(study), campaign, tabs(id, sections, name), ...nodes].filter(Boolean);
 }

@@ -81,6 +81,26 @@ export interface WindowRule {
   end?: number;
 }
 
+/** A phase of a campaign: what is asked of each record, at what cost, and of which time. */
+export interface Phase {
+  statistic: "histogram" | "fourier" | "clusters";
+  epsilon: Rational;
+  delta: Rational;
+  window: WindowRule;
+}
+
+/** The terms of a campaign: they are the same in the plan of every phase. */
+export interface Campaign {
+  /** The phase of this plan. */
+  number: number;
+  phases: Phase[];
+  columns: Dimension[];
+  most_clusters: number;
+  most_records: number;
+  most_payload_bytes: number;
+  devices: "all" | "drawn";
+}
+
 /** A plan as it is encoded; `"unknown"` stands for what nobody knows. */
 export interface PlanFields {
   format_version: number;
@@ -100,6 +120,7 @@ export interface PlanFields {
   most_streams_per_device: number;
   labels: { name: string; values: string[] }[];
   late_rule: "open-window" | "leave-out-outside";
+  campaign?: Campaign;
 }
 
 export const PLAN_FIX = "do not join this study, and tell its operator";
@@ -135,20 +156,20 @@ const RELEASE = {
   epsilon: "r",
 };
 const NOISE = { ...RELEASE, delta: "r", sensitivity: { norm: "t", value: "w" }, count_scale: "w", scale: "r" };
+const DIMENSION: Schema = {
+  name: "t",
+  unit: "t",
+  "lower?": "n",
+  "upper?": "n",
+  "scale?": "n",
+  "transform?": { kind: "log|", resolution: "n" },
+  "missing?": "v",
+  "levels?": ["t"],
+};
+const WINDOW: Schema = { kind: "time|count", origin: "i", length_s: "w", length: "w", "end?": "w" };
 const PLAN: Schema = {
   format_version: "w",
-  dimensions: [
-    {
-      name: "t",
-      unit: "t",
-      "lower?": "n",
-      "upper?": "n",
-      "scale?": "n",
-      "transform?": { kind: "log|", resolution: "n" },
-      "missing?": "v",
-      "levels?": ["t"],
-    },
-  ],
+  dimensions: [DIMENSION],
   statistic: {
     kinds: {
       fourier: {
@@ -201,7 +222,7 @@ const PLAN: Schema = {
       "phase.v1": { ...RELEASE, arc: "w", odds: "r" },
     },
   },
-  window: { kind: "time|count", origin: "i", length_s: "w", length: "w", "end?": "w" },
+  window: WINDOW,
   least_records: "w",
   most_records: "w",
   max_records_per_person: "u",
@@ -214,6 +235,15 @@ const PLAN: Schema = {
   most_streams_per_device: "w",
   labels: [{ name: "t", values: ["t"] }],
   late_rule: "open-window|leave-out-outside",
+  "campaign?": {
+    number: "w",
+    phases: [{ statistic: "histogram|fourier|clusters", epsilon: "r", delta: "r", window: WINDOW }],
+    columns: [DIMENSION],
+    most_clusters: "w",
+    most_records: "w",
+    most_payload_bytes: "w",
+    devices: "all|drawn",
+  },
 };
 
 function unknown(path: string, rule: string): SketchError {

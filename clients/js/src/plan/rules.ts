@@ -1,4 +1,5 @@
 /** Rules of a plan: everything that a device's promise rests on, in integers. */
+import type { Dimension } from "../core/encoder.ts";
 import { AMPLITUDE, PHASES } from "../core/features.ts";
 import { STEPS } from "../core/quantise.ts";
 import { countSums, findAxes } from "../core/statistics/clusters.ts";
@@ -9,6 +10,7 @@ import { findRate } from "../privacy/mechanisms.ts";
 import { compareRationals } from "../privacy/rational.ts";
 import { UNIT } from "../privacy/samplers.ts";
 import {
+  type Campaign,
   type ClustersPart,
   type FourierPart,
   type HistogramPart,
@@ -76,6 +78,7 @@ export function requireValid(plan: PlanFields): void {
     ...listWindowRules(plan, isSecret),
     ...plan.labels.map(({ name, values }): Rule => [values.length > 0, `labels.${name}`]),
   ]);
+  if (plan.campaign) requirePhase(plan, plan.campaign);
   if (isReport) certifyOdds((release.odds[0] * UNIT) / release.odds[1], release.epsilon, countReports(plan));
 }
 
@@ -261,5 +264,56 @@ function listWindowRules({ window, least_records, most_records, late_rule }: Pla
     [length_s > 0 && length === 0, "window.length_s"],
     [origin > 0 || !(isSecret || isBounded), "window.origin", "must be the start of the study"],
     [end === undefined || (isBounded && end > origin && (end - origin) % length_s === 0), "window.end"],
+  ];
+}
+
+/** Check the terms of a campaign, and that a plan keeps those of its phase. */
+function requirePhase(plan: PlanFields, campaign: Campaign): void {
+  const { statistic, release, window, most_clusters: most } = plan;
+  const { number, phases, columns, most_clusters, most_records, most_payload_bytes } = campaign;
+  if (campaign.devices === "drawn") {
+    const rule = "must be all: this software follows to no later phase, which a device may be drawn for";
+    throw new SketchError("version", "campaign.devices", rule, "use the Python agent for this study");
+  }
+  const kinds = phases.map((each) => each.statistic).join();
+  check([
+    [phases.length >= 2 && phases.length <= 8, "campaign.phases", "must be 2 to 8"],
+    [number < phases.length, "campaign.number", "must be one of the phases"],
+    [/^(histogram,)?fourier(,clusters)*$/.test(kinds), "campaign.phases", "must be a pilot or none, a sketch, then looks"],
+    [most_clusters > 0, "campaign.most_clusters", "must be at least 1"],
+    [most_records > 0, "campaign.most_records", "must be at least 1"],
+    [most_payload_bytes > 0, "campaign.most_payload_bytes", "must be at least 1"],
+    [release.kind !== "sum.v1", "release", "cannot be sum.v1 in a campaign"],
+    [plan.late_rule === "leave-out-outside", "late_rule", "must be leave-out-outside in a campaign"],
+    [columns.length > 0 && areDistinct(columns.map(({ name }) => name)), "campaign.columns", "must differ in name"],
+    ...phases.map(({ epsilon: [p], delta: [q, r], window: { kind, origin, length_s, length, end = 0 } }, i): Rule => {
+      const isWhole = kind === "time" && !length && origin > 0 && end > origin && (end - origin) % length_s === 0;
+      const isApart = end <= (phases[i + 1]?.window.origin ?? end);
+      return [p > 0n && q < r && isWhole && isApart, "campaign.phases", "must have epsilon, and follow each other in time"];
+    }),
+  ]);
+  const phase = phases[number]!;
+  const k = statistic.kind === "clusters" ? statistic.centres.length : most === "unknown" ? 0 : most;
+  check([
+    [statistic.kind === phase.statistic, "statistic.kind", `must be ${phase.statistic} here`],
+    [compareRationals(release.epsilon, phase.epsilon) <= 0, "release.epsilon", "must be at most that of its phase"],
+    // Both were read by one schema, so that their fields have one order.
+    [JSON.stringify(window) === JSON.stringify(phase.window), "window", "must be that of its phase"],
+    [plan.most_records <= most_records, "most_records", `must be at most ${most_records} in this campaign`],
+    ...plan.dimensions.flatMap((dimension) => listColumnRules(dimension, campaign)),
+    [statistic.kind !== "clusters" || !statistic.candidates.length, "statistic.candidates", "must be none in a campaign"],
+    [k <= most_clusters, "most_clusters", `must be at most ${most_clusters} in this campaign`],
+  ]);
+}
+
+function listColumnRules({ name, unit, levels, lower, upper }: Dimension, { columns }: Campaign): Rule[] {
+  const field = `dimensions.${name}`;
+  const known = columns.find((each) => each.name === name);
+  const isInside = lower! >= known?.lower! && upper! <= known?.upper!;
+  return [
+    [known !== undefined, field, "must be a column of the campaign"],
+    [unit === known?.unit, `${field}.unit`, "must be that of the campaign"],
+    [JSON.stringify(levels) === JSON.stringify(known?.levels), `${field}.levels`, "must be those of the campaign"],
+    [!!levels || isInside, field, "must have bounds inside those of the campaign"],
   ];
 }

@@ -20,13 +20,14 @@ const BIN_REPORTS = "reports of bins";
 const CLUSTERS = "one cluster, and candidates";
 const SECRET_CLUSTER = "one cluster, a secret number of records";
 const BOUNDED = "a study with an end";
+const CAMPAIGN = "a phase of a campaign";
 const COLUMNS = "features of columns of every kind";
 
 const decoded = (name: string): Json => decode(hex(name === SUM ? SUM : PLANS.get(name)!), "plan");
 const fieldsOf = (name: string): PlanFields => readFields(decoded(name));
 
 test("every plan that this device computes is valid as it is", () => {
-  for (const name of [MASKED, KNORM, DEVICES, REPORTS, BINS, BIN_REPORTS, CLUSTERS, SECRET_CLUSTER, BOUNDED, COLUMNS, SUM]) {
+  for (const name of [MASKED, KNORM, DEVICES, REPORTS, BINS, BIN_REPORTS, CLUSTERS, SECRET_CLUSTER, BOUNDED, CAMPAIGN, COLUMNS, SUM]) {
     requireValid(fieldsOf(name));
   }
   const secret = fieldsOf(KNORM);
@@ -54,6 +55,19 @@ const PRESENCE = {
   "window.length_s": 60,
   "window.length": 0,
 };
+
+/** What makes the plan of clusters the second phase of a campaign. */
+const LOOK = (() => {
+  const { dimensions, window, release } = fieldsOf(CLUSTERS);
+  const { campaign } = fieldsOf(CAMPAIGN);
+  const [before] = campaign!.phases;
+  const own = { ...window, end: window.origin + 24 * 3600 };
+  const phases = [
+    { ...before, statistic: "fourier" },
+    { statistic: "clusters", epsilon: release.epsilon, delta: [0n, 1n], window: own },
+  ];
+  return { late_rule: "leave-out-outside", window: own, campaign: { ...campaign, phases, columns: dimensions } };
+})();
 
 /** A plan, what is changed in it, and the field that the refusal names. */
 const BROKEN: [string, { [path: string]: Json }, string][] = [
@@ -179,6 +193,37 @@ const BROKEN: [string, { [path: string]: Json }, string][] = [
   [BOUNDED, { "window.end": 1_700_000_000 }, "window.end"],
   [BOUNDED, { "window.origin": 0, "window.end": undefined }, "window.origin"],
   [MASKED, { "labels.0.values": [] }, "labels.site"],
+  [CAMPAIGN, { "campaign.number": 2 }, "campaign.number"],
+  [CAMPAIGN, { "campaign.number": 0 }, "statistic.kind"],
+  [CAMPAIGN, { "campaign.phases.length": 1, "campaign.number": 0 }, "campaign.phases"],
+  [CAMPAIGN, { "campaign.phases.0.statistic": "clusters" }, "campaign.phases"],
+  [CAMPAIGN, { "campaign.phases.0.window.end": 1_700_000_001 }, "campaign.phases"],
+  [CAMPAIGN, { "campaign.phases.0.window.end": undefined }, "campaign.phases"],
+  [CAMPAIGN, { "campaign.phases.0.window.end": 1_699_999_999 }, "campaign.phases"],
+  [CAMPAIGN, { "campaign.phases.0.window.length_s": 0 }, "campaign.phases"],
+  [CAMPAIGN, { "campaign.phases.0.window.length": 5 }, "campaign.phases"],
+  [CAMPAIGN, { "campaign.phases.0.window.origin": 0 }, "campaign.phases"],
+  [CAMPAIGN, { "campaign.phases.0.epsilon": [0n, 1n] }, "campaign.phases"],
+  [CAMPAIGN, { "campaign.phases.0.delta": [1n, 1n] }, "campaign.phases"],
+  [CAMPAIGN, { "campaign.columns.1.name": "temperature" }, "campaign.columns"],
+  [CAMPAIGN, { "campaign.phases.0.window.kind": "count" }, "campaign.phases"],
+  [CAMPAIGN, { "campaign.phases.1.window.length_s": 7200 }, "window"],
+  [CAMPAIGN, { "campaign.phases.1.epsilon": [149n, 100n] }, "release.epsilon"],
+  [CAMPAIGN, { "campaign.most_clusters": 0 }, "campaign.most_clusters"],
+  [CAMPAIGN, { "campaign.most_records": 49 }, "most_records"],
+  [CAMPAIGN, { "campaign.most_records": 0 }, "campaign.most_records"],
+  [CAMPAIGN, { "campaign.most_payload_bytes": 0 }, "campaign.most_payload_bytes"],
+  [CAMPAIGN, { most_clusters: 6 }, "most_clusters"],
+  [CAMPAIGN, { "campaign.columns.0.name": "heat" }, "dimensions.temperature"],
+  [CAMPAIGN, { "campaign.columns.0.unit": "K" }, "dimensions.temperature.unit"],
+  [CAMPAIGN, { "campaign.columns.0.levels": ["a", "b"] }, "dimensions.temperature.levels"],
+  [CAMPAIGN, { "campaign.columns.0.lower": -9 }, "dimensions.temperature"],
+  [CAMPAIGN, { "campaign.columns.2.upper": undefined }, "dimensions.humidity"],
+  [CAMPAIGN, { late_rule: "open-window", "window.end": undefined }, "late_rule"],
+  [CAMPAIGN, { "campaign.devices": "drawn" }, "campaign.devices"],
+  [SUM, { campaign: LOOK.campaign }, "release"],
+  [CLUSTERS, LOOK, "statistic.candidates"],
+  [CLUSTERS, { ...LOOK, campaign: { ...LOOK.campaign, columns: LOOK.campaign.columns.slice(1) } }, "dimensions.temperature"],
 ];
 
 test("a plan that breaks a rule is refused by the name of the field, and with a remedy", () => {
@@ -219,6 +264,8 @@ const MISSHAPEN: [{ [path: string]: Json }, string, string, string?][] = [
   [{ "release.epsilon.value.0": -3 }, "plan", "release.epsilon"],
   [{ "release.epsilon.value.1": 0 }, "plan", "release.epsilon"],
   [{ labels: {} }, "plan", "labels"],
+  [{ "campaign.surprise": 1 }, "version", "campaign.surprise", CAMPAIGN],
+  [{ "campaign.phases.0.statistic": "moments" }, "plan", "campaign.phases[0].statistic", CAMPAIGN],
   [{ "statistic.surprise": 1 }, "version", "statistic.surprise", CLUSTERS],
   [{ "statistic.centres.0.0": 0.5 }, "plan", "statistic.centres[0][0]", CLUSTERS],
   [{ "statistic.cap": -1n }, "plan", "statistic.cap", CLUSTERS],
