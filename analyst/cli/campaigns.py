@@ -199,7 +199,7 @@ def _tabulate(found: CampaignBody) -> Table:
     for heading in ("epsilon", "from", "until", "devices", "sketches", "state"):
         table.add_column(heading)
     for each in found.phases:
-        devices = "" if each.study_id is None else f"{each.n_finished} of {each.n_devices} done"
+        devices = "" if each.study_id is None else f"{each.n_finished} of {found.n_devices} done"
         table.add_row(
             each.name,
             each.epsilon,

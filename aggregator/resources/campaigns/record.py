@@ -21,6 +21,8 @@ class PhaseRecord:
         The devices that are expected.
     is_automatic
         Whether the next phase is published when this one is over, without the operator's yes.
+    is_asked
+        Whether the operator has asked for the next phase: silent devices are not awaited then.
     chooses
         Whether decodes choose the number of clusters.
     next_at
@@ -40,6 +42,7 @@ class PhaseRecord:
     is_automatic: bool
     chooses: bool
     next_at: float
+    is_asked: bool = False
     decode_id: bytes | None = None
     ended: float | None = None
     problem: Mapping[str, Any] | None = None

@@ -24,7 +24,9 @@ PHASES = derive_table(
 async def list_due(transaction: Transaction, *, now: float) -> Sequence[PhaseRecord]:
     """Return the phases that are to be looked at."""
     statement = select_records(PhaseRecord).where(
-        PHASES.c.next_at <= now, PHASES.c.is_automatic, PHASES.c.ended.is_(None)
+        PHASES.c.next_at <= now,
+        PHASES.c.is_automatic | PHASES.c.is_asked,
+        PHASES.c.ended.is_(None),
     )
     return await transaction.list_records(statement.order_by(PHASES.c.next_at), PhaseRecord)
 

@@ -157,7 +157,7 @@ async def test_a_campaign_goes_from_its_pilot_to_a_measured_answer_by_itself(run
     assert sketch.window == PILOT.campaign.phases[1].window  # type: ignore[union-attr]
     run.server.clock.seconds += DAY
     await run.send(0)
-    assert "1 device(s) have not sent" in str(states(await run.go_on())[1])
+    assert "1 of 2 devices have not sent" in str(states(await run.go_on())[1])
     await run.send(1)
     found = await run.go_on(moved_s=10.0)
     assert found["answer"] == found["phases"][1]["decode_id"]
@@ -188,11 +188,17 @@ async def test_a_phase_waits_for_silent_devices_until_a_day_has_passed_or_the_op
     assert "its windows are open" in early.json()["detail"]
     server.clock.seconds = START + DAY + 7200.0
     found = await run.go_on()
-    assert states(found) == ["1 device(s) have not sent its last window", None, None]
+    assert states(found) == ["1 of 2 devices have not sent its last window", None, None]
     asked = await server.desk.operate("POST", url, {})
     assert asked.json()["phases"][1]["study_id"] is not None
     again = await server.desk.operate("POST", url, {})
     assert "its windows are open" in again.json()["detail"]
+    await run.follow(0)
+    server.clock.seconds = START + 2 * DAY + 7200.0
+    await run.send(0)
+    # Its answer is computed first; nobody must ask once more.
+    assert "waits for its decode" in (await server.desk.operate("POST", url, {})).json()["detail"]
+    assert (await run.go_on(moved_s=10.0))["phases"][2]["study_id"] is not None
 
 
 async def test_a_silent_device_holds_a_phase_up_for_a_day_at_most(server: Server) -> None:
@@ -354,5 +360,5 @@ async def test_what_a_campaign_may_be_stays_as_it_was_published(run: Run) -> Non
     """Only how it goes on can be changed: who waits, and for how many devices."""
     url = f"/v1/studies/{run.first.hex()}/campaign"
     changed = await run.server.desk.operate("PUT", url, {"n_devices": 5})
-    assert states(changed.json())[0] == "3 device(s) have not sent its last window"
+    assert states(changed.json())[0] == "3 of 5 devices have not sent its last window"
     assert asdict(await run.read_plan()) == asdict(PILOT)

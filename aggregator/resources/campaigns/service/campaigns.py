@@ -194,7 +194,8 @@ class CampaignService(Service):
             if is_over:
                 waits = _describe_rest(record)
             elif now >= end:
-                waits = f"{awaited} device(s) have not sent its last window"
+                n = max(record.n_devices, sent + unsent)
+                waits = f"{awaited} of {n} devices have not sent its last window"
         return PhaseStatus(
             phase=phase,
             number=record.number,
@@ -281,7 +282,11 @@ class CampaignService(Service):
                 fix="publish another campaign",
             )
         if record.ended is None:
-            await self._require_over(record, terms, is_asked=is_asked)
+            await self._require_over(record, terms, is_asked=is_asked or record.is_asked)
+            if is_asked:
+                # The server goes on with it where an answer is to be computed first.
+                async with self._store.begin(write=True) as transaction:
+                    await transaction.change(PhaseRecord, record.study_id, is_asked=True)
             following = None
             if study.next_study is None:
                 following = await self._following.plan(records, study, anyway=anyway)
@@ -338,6 +343,7 @@ class CampaignService(Service):
                         study_id=next_study,
                         number=record.number + 1,
                         decode_id=None,
+                        is_asked=False,
                         problem=None,
                         next_at=now,
                     )
@@ -355,9 +361,9 @@ class CampaignService(Service):
 def _describe_rest(record: PhaseRecord) -> str:
     if record.problem is not None:
         return "the operator"
-    if not record.is_automatic:
-        return "the operator's yes"
-    return "its decode" if record.decode_id else "the server"
+    if record.decode_id is not None:
+        return "its decode"
+    return "the server" if record.is_automatic or record.is_asked else "the operator's yes"
 
 
 def _name_next(name: str, phases: Sequence[Phase], number: int) -> str:
