@@ -360,28 +360,7 @@ def _draw_items(figure: FigureBase, items: ByWay) -> None:
     panels[0].set_ylabel("mean relative error")
 
 
-def draw_clusters(rows: Sequence[Row]) -> Figure:
-    """Draw the accuracy of private parts over epsilon, a panel for each number of rounds."""
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for row in rows:
-        if row.case.startswith("clusters "):
-            _, epsilon, rounds, name = row.case.split(" ", 3)
-            points = found.setdefault(rounds.removeprefix("T="), {}).setdefault(name, [])
-            points.append((float(Fraction(epsilon.removeprefix("eps="))), row.value))
-    panels = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
-    for panel, (rounds, curves) in zip(panels, found.items(), strict=True):
-        _draw_curves(panel, curves, lambda _: {"marker": "o", "markersize": 3})
-        panel.set_xscale("log")
-        panel.set_title(f"{rounds} rounds", fontsize=9)
-        panel.set_xlabel("epsilon at delta 1e-5")
-    panels[0].set_ylabel("accuracy")
-    panels[0].legend(fontsize=7)
-    return figure
-
-
 _DRAWINGS: Final[Mapping[str, tuple[Callable[[Sequence[Row]], Figure], int]]] = {
-    "clusters": (draw_clusters, 120),
     "cover": (draw_cover, 110),
     "fleets": (draw_fleets, 130),
     "methods": (draw_methods, 110),

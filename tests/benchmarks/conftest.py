@@ -11,7 +11,7 @@ from tests.forking import forking_in
 STARTING = (agent_devices, cluster, crowd, fleet, load, processes, secure_sum)
 HERE = Path(__file__).parent
 EXPERIMENTS = {
-    *("bars", "calibration", "decoding", "estimator", "generative", "insight", "methods", "paper"),
+    *("bars", "calibration", "decoding", "estimator", "insight", "methods", "paper"),
     *("reference", "sketching", "small_cases", "synthesis"),
 }
 """Comparisons with papers and libraries: their tests run with those of the laboratory."""

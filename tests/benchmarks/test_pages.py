@@ -259,7 +259,6 @@ def test_the_command_writes_page_and_picture_and_replaces_a_section(tmp_path: Pa
 
 PICTURE_ROWS: dict[str, Callable[[], list[Row]]] = {
     **PAGE_ROWS,
-    "clusters": lambda: [Row("generative", "clusters eps=1/2 T=5 a", "accuracy", 0.5, "1", 1, "")],
     "fleets": lambda: [
         Row("fleets", f"n=1e+06 L={n} eps=0.1 alike {form}", "median_relative_sse", y, "1", 1, "")
         for n, form, y in ((1, "one", 1.0), (1000, "split", 1.02), (1000, "whole", 3.5))

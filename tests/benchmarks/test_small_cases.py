@@ -31,7 +31,17 @@ from benchmarks.reference import compute_sse
 from benchmarks.runner import Bench, Case, Row, measure_cases
 from benchmarks.trials import Setting, Trial, make_case
 from sfumato.learning.planning.quality import predict_relative_sse
-from tests.benchmarks.test_generative import make_digits
+
+
+def make_digits(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images with a row of pixels for each digit, some of them noise."""
+    rng = np.random.default_rng(n)
+    digits = rng.integers(0, 10, size=n)
+    images = (rng.random((n, 784)) < 0.02).astype(float)
+    for i, digit in enumerate(digits):
+        images[i, 70 * digit : 70 * digit + 60] = 1.0
+    return images, digits
+
 
 SMALL = Mixture(n_dimensions=2, n_clusters=3, n_records=4000)
 TINY = methods.Shape(n_dimensions=2, n_clusters=3, n_records=4000)
