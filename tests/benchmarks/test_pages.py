@@ -78,10 +78,8 @@ def list_synthesis() -> list[Row]:
 
 
 def list_insight() -> list[Row]:
-    figures = ("content", "silence", "unusual")
     power = {f"power_{each}": 0.5 for each in ("smallest", "all", "moved", "single")}
     return [
-        *(Row("insight", "devices, a, no noise", f, 0.25, "1", 5, "none") for f in figures),
         *(Row("insight", "grows, a", f, v, "1", 9, "1") for f, v in power.items()),
     ]
 
@@ -186,7 +184,6 @@ EXPECTED = {
         "| all | 7 | 90.0% | 0.250 |\n| mixtures | 7 | 80.0% |  |",
     ],
     "insight": [
-        "| a, no noise | 5 | 0.25 | 0.25 | 0.25 |",
         "| grows, a | 9 | 0.50 | 0.50 | 0.50 | 0.50 | - | - | - |",
     ],
     "looks": [
