@@ -139,7 +139,6 @@ def draw_by_network(records: Bits, epsilon: str, seed: int) -> Bits:
 Way = Callable[[Bits, str, int], Bits]
 
 INDEPENDENT: Final = "independent items"
-LENGTHS: Final = ("1 to 3", "1/5", "2/5", "3/5", "4/5", "5/5")
 WAYS: Final[Mapping[str, Way]] = {
     INDEPENDENT: draw_by_items,
     "MomentMixture": draw_by_moments,
