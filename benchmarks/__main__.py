@@ -10,9 +10,9 @@ from benchmarks.packages import PackageUnavailableError
 from benchmarks.runner import Bench, Row, run
 
 NAMES = (
-    *("sketching", "sketching_files", "sketching_tables", "decoding", "calibration", "fleets"),
+    *("sketching", "sketching_tables", "decoding", "calibration", "fleets"),
     *("grids", "local", "methods", "paper", "secure_sum", "honesty", "real_sets", "insight"),
-    *("synthesis", "digits", "generative", "utility", "components", "cover", "estimator", "agent"),
+    *("synthesis", "digits", "utility", "components", "cover", "estimator", "agent"),
     *("reported_pilots", "peers", "service.__main__", "looks", "verdicts"),
 )
 

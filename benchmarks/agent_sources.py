@@ -12,8 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,11 +41,6 @@ def measure_sources(folder: Path, aggregator: Aggregator, n_records: int) -> Ite
         yield _measure_rate(
             folder / name, aggregator, table, n_records, partial(write, texts), stdin=stdin
         )
-    # Of each record one message a value.
-    joined = partial(_write_messages, texts)
-    table = _make_joined_table(n_records)
-    row = _measure_rate(folder / "joined", aggregator, table, n_records, joined)
-    yield replace(row, figure="messages_per_second", value=row.value * _D)
     # A message costs more than a line.
     n_messages = n_records // 10
     with _running_broker(folder) as port:
@@ -101,14 +94,6 @@ def _write_csv(texts: Texts, folder: Path) -> None:
         file.writelines(",".join(record) + "\n" for record in texts)
 
 
-def _write_messages(texts: Texts, folder: Path) -> None:
-    with (folder / "messages.csv").open("w") as file:
-        file.write("time,key,value\n")
-        for i, record in enumerate(texts):
-            time_text = f"{_SINCE + _EVERY_S * i}"
-            file.writelines(f"{time_text},x{j},{value}\n" for j, value in enumerate(record))
-
-
 def _to_json(record: list[str]) -> str:
     return "{" + ", ".join(f'"x{i}": {value}' for i, value in enumerate(record)) + "}"
 
@@ -140,7 +125,6 @@ def _write_parquet(texts: Texts, folder: Path) -> None:
     pq.write_table(table, folder / "records.parquet")
 
 
-_SINCE, _EVERY_S = 1_577_836_800, 60
 _QUERY = "SELECT * FROM records WHERE id > :last ORDER BY id LIMIT :n"
 _KINDS: dict[str, tuple[str, Callable[[Texts, Path], None]]] = {
     "csv": ('kind = "csv"\npath = "records.csv"', _write_csv),
@@ -153,18 +137,6 @@ _KINDS: dict[str, tuple[str, Callable[[Texts, Path], None]]] = {
     "parquet": ('kind = "parquet"\npath = "records.parquet"', _write_parquet),
 }
 """Table of the configuration, and writer of the records, by kind of source."""
-
-
-def _make_joined_table(n_records: int) -> str:
-    """Return a join with a record for each minute, all of them over."""
-    since, until = (
-        datetime.fromtimestamp(_SINCE + _EVERY_S * i, UTC).isoformat() for i in (0, n_records)
-    )
-    return (
-        'kind = "csv"\npath = "messages.csv"\ntimestamp = "time"\ntimestamp_format = "unix"\n'
-        f'[streams.source.join]\nkey = "key"\nevery_s = {_EVERY_S}\n'
-        f'since = "{since}"\nuntil = "{until}"'
-    )
 
 
 def _make_mqtt_table(port: int) -> str:

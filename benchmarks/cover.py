@@ -2,14 +2,12 @@
 
 Run as ``python -m benchmarks.cover [--quick] [--json]``; ``--help`` lists the options. 64 centres
 of N(0, 25^2 I) in 100 dimensions, unit noise, 50,000 records in equal shares, every coordinate
-clipped to [0, 100]: the recipe of Nguyen, Chaturvedi and Xu (2021). ``mnist`` are the 60,000 images
-of 784 pixels that they have too. All private methods are (epsilon, n^-1.5) under add-remove-one
-with exact noise. ``cover`` has the cube of all values as public bounds; ``cover tight``, of the
-recipe, a ball of radius 200 around 10, which somebody would state who knows that most values are
-small; ``published`` the authors' constants on integers.
-``mean_squared_distance`` is the cost per record. ``lloyd`` starts at the true centres, or
-has three k-means++ starts.
-``accounting`` compares the exponents of a pick that a cover of many picks may have.
+clipped to [0, 100]: the recipe of Nguyen, Chaturvedi and Xu (2021). All private methods are
+(epsilon, n^-1.5) under add-remove-one with exact noise. ``cover`` has the cube of all values as
+public bounds; ``cover tight`` a ball of radius 200 around 10, which somebody would state who knows
+that most values are small; ``published`` the authors' constants on integers.
+``mean_squared_distance`` is the cost per record. ``lloyd`` starts at the true centres, or has three
+k-means++ starts.
 """
 
 from __future__ import annotations
@@ -20,14 +18,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.mnist import load_images
 from benchmarks.reference import KMEANS
-from benchmarks.runner import Bench, Case, Figure, Row, make_rows, measure_cases, run
+from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
 from benchmarks.sketches import GeneratorSource
 from sfumato.lab.clustering.published_cover import (
     FRACTION,
@@ -38,42 +34,13 @@ from sfumato.learning.clustering.cover import run_cover
 from sfumato.learning.coverage.plan import plan_cover
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.shared.core.quantise import STEPS, Quantiser
-from sfumato.shared.privacy.cover import (
-    CoverEvent,
-    GaussianEvent,
-    calibrate_cover,
-    calibrate_gaussian,
-    compute_joint_epsilon,
-)
-from sfumato.shared.privacy.samplers import UNIT
 
 NAME = "cover"
 _RECORDS = 50_000
 _DIMENSIONS = 100
 _CENTRES = 64
-_PICKS = 384
 
 Floats = NDArray[np.float64]
-
-
-class Data(Protocol):
-    """Records with public bounds."""
-
-    @property
-    def seed(self) -> int:
-        """Of everything that is drawn."""
-
-    @property
-    def records(self) -> Floats:
-        """Shape ``(n, d)``."""
-
-    @property
-    def top(self) -> float:
-        """Values are from 0 to this."""
-
-    @property
-    def centres(self) -> Floats | None:
-        """The true centres, before clipping; None where there are none."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,31 +69,17 @@ class Recipe:
         return np.clip(self.centres[np.arange(_RECORDS) % _CENTRES] + noise, 0.0, self.top)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Images:
-    """The images of MNIST; the seed is that of the methods."""
-
-    seed: int
-    top: float = 255.0
-    centres: Floats | None = None
-
-    @cached_property
-    def records(self) -> Floats:
-        """Shape ``(60_000, 784)``."""
-        return load_images().astype(np.float64)
-
-
-Method = Callable[[Data, int, Fraction], Floats]
+Method = Callable[[Recipe, int, Fraction], Floats]
 """From data, k and epsilon to centroids."""
 
 
-def find_delta(data: Data) -> Fraction:
+def find_delta(data: Recipe) -> Fraction:
     """Return ``n^-1.5``."""
     return Fraction(round(len(data.records) ** -1.5 * 10**18), 10**18)
 
 
 def _cover(
-    data: Data, k: int, epsilon: Fraction, ball: tuple[float, float] | None, *, is_published: bool
+    data: Recipe, k: int, epsilon: Fraction, ball: tuple[float, float] | None, *, is_published: bool
 ) -> Floats:
     """Cover in the cube of all values, or in a ball around a centre, as wide as the cube."""
     n, d = data.records.shape
@@ -149,15 +102,14 @@ def _cover(
     return np.clip(quantiser.centre + found * quantiser.half_width / STEPS, 0.0, data.top)
 
 
-def run_lloyd(data: Data, k: int, epsilon: Fraction) -> Floats:
+def run_lloyd(data: Recipe, k: int, epsilon: Fraction) -> Floats:
     """k-means without privacy: from the true centres, or from three k-means++ starts."""
-    if data.centres is not None and k == len(data.centres):
+    if k == len(data.centres):
         labels, _ = assign(data.records, np.clip(data.centres, 0.0, data.top))
         return np.array([data.records[labels == i].mean(axis=0) for i in range(k)])
     # Imported here, because it takes a second to load.
     from sklearn.cluster import KMeans  # noqa: PLC0415
 
-    # In single precision, for the images take 400 MB in double.
     model = KMeans(k, n_init=3, random_state=data.seed)
     centres: Floats = model.fit(data.records.astype(np.float32)).cluster_centers_
     return centres.astype(np.float64)
@@ -170,30 +122,25 @@ METHODS: Mapping[str, Method] = {
     "cover": partial(_cover, ball=None, is_published=False),
     "cover tight": partial(_cover, ball=(10.0, 200.0), is_published=False),
 }
-CoverCase = Case[Data, tuple[float, float]]
+CoverCase = Case[Recipe, tuple[float, float]]
 
 
-def make_case(
-    words: str, load: type[Recipe] | type[Images], k: int, epsilon: Fraction, **runs: int
-) -> CoverCase:
-    """Make the case of a set, a number of clusters and an epsilon."""
+def make_case(k: int, epsilon: Fraction, *, quick_runs: int = 0) -> CoverCase:
+    """Make the case of a number of clusters and an epsilon."""
 
-    def judge(method: Method, data: Data, seed: int) -> tuple[float, float]:
+    def judge(method: Method, data: Recipe, seed: int) -> tuple[float, float]:
         start = time.process_time()
         centroids = method(data, k, epsilon)
         seconds = time.process_time() - start
         return assign(data.records, centroids)[1], seconds
 
     return CoverCase(
-        name=f"{words} k={k} eps={float(epsilon):g}",
-        load=lambda seed: load(seed=seed),
-        methods={
-            name: partial(judge, method)
-            for name, method in METHODS.items()
-            if load is Recipe or name != "cover tight"
-        },
+        name=f"d=100 k={k} eps={float(epsilon):g}",
+        load=lambda seed: Recipe(seed=seed),
+        methods={name: partial(judge, method) for name, method in METHODS.items()},
         summarise=_summarise,
-        **runs,
+        runs=5,
+        quick_runs=quick_runs,
     )
 
 
@@ -206,42 +153,15 @@ def _summarise(found: Sequence[tuple[float, float]]) -> Iterator[Figure]:
 
 def list_cases() -> Iterator[CoverCase]:
     """List the cases: Figure 1 of the paper over k, and two other epsilons at k = 64."""
-    for k in (2, 4, 8, 16, 32, 48, 64):
-        is_quick = int(k == _CENTRES)
-        yield make_case("d=100", Recipe, k, Fraction(1), runs=5, quick_runs=is_quick)
+    for k in (2, 4, 8, 16, 32, 48, _CENTRES):
+        yield make_case(k, Fraction(1), quick_runs=int(k == _CENTRES))
     for epsilon in (Fraction(1, 2), Fraction(2)):
-        yield make_case("d=100", Recipe, _CENTRES, epsilon, runs=5)
-    for k in (2, 8, 16, 64):
-        yield make_case("mnist", Images, k, Fraction(1), runs=3)
+        yield make_case(_CENTRES, epsilon)
 
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of the requested cases and methods, all methods on the same records."""
-    if bench.includes("accounting"):
-        yield from measure_accounting()
     yield from measure_cases(NAME, bench, list_cases())
-
-
-def measure_accounting() -> Iterator[Row]:
-    """Yield the exponents of a pick by three accountings, and what joint accounting saves."""
-    delta = Fraction(1, 10**6)
-    for epsilon in (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1)):
-        # A pick of exponent a is a^2 / 8 concentrated (bounded range a).
-        rho = (math.sqrt(math.log(1e6) + float(epsilon)) - math.sqrt(math.log(1e6))) ** 2
-        for words, exponent in (
-            ("", calibrate_cover(epsilon, delta) / UNIT),
-            (" published", float(epsilon) / (math.e * math.log(1e6))),
-            (f" concentrated, {_PICKS} picks", math.sqrt(8 * rho / _PICKS)),
-        ):
-            case = f"accounting eps={float(epsilon):g} delta=1e-06{words}"
-            yield from make_rows(NAME, case, [("exponent", exponent)])
-    cover = CoverEvent(rate=calibrate_cover(Fraction(1, 2), delta / 2))
-    rounds = GaussianEvent(
-        mu_squared=calibrate_gaussian((), epsilon=Fraction(1, 2), delta=delta / 2)
-    )
-    joint = compute_joint_epsilon((cover, rounds), delta)
-    case = "accounting of halves eps=1 delta=1e-06"
-    yield from make_rows(NAME, case, [("joint_epsilon", joint)])
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@ of pairs with p below 5 %, over 5 %: 1 is right. ``all`` and ``moved`` are the o
 directed statistic, ``single`` the surest change of one parameter, and ``smallest`` the calibrated
 p-value of the three. Power is at 1 %; ``found`` is how often the cluster that changed has the
 surest change, and ``estimate`` the median estimate of it. Years have 52 windows; changes are at
-window 30.
-Fleets have 100 devices; ``content``, ``silence`` and ``unusual`` are the shares of devices whose
-lamps are lit. ``--case`` chooses parts and settings: names begin with the part. ``directed`` is the
+window 30. ``--case`` chooses parts and settings: names begin with the part. ``directed`` is the
 share of pairs whose p-value rests on the directed statistics too.
 """
 
@@ -21,8 +19,6 @@ from functools import partial
 import numpy as np
 
 from benchmarks.datasets import RealData
-from benchmarks.insight_devices import list_fleets, measure_fleets
-from benchmarks.insight_groups import measure_groups
 from benchmarks.insight_studies import Population, Setting, Workshop, make_setting
 from benchmarks.runner import Bench, Row, make_rows, run
 from sfumato.learning.insight.changes import compute_levels, find_change_points, watch
@@ -38,7 +34,7 @@ _LEVELS = (0.05, 0.01)
 _N_STUDIES, _QUICK_STUDIES = 10, 2
 _N_PAIRS, _QUICK_PAIRS = 150, 100
 _N_TRIES = 10
-_N_YEARS, _N_FLEETS = 3, 5
+_N_YEARS = 3
 _N_YEARS_DRAWN = 999
 _QUICK_SETTINGS = ("mixture knorm eps=4 L=1", "weather knorm eps=1 L=20")
 _WEATHER = RealData(name="weather")
@@ -97,23 +93,16 @@ def list_changes(population: Population) -> dict[str, tuple[Population, float | 
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of the requested parts and settings."""
-    n_fleets = 1 if bench.quick else _N_FLEETS
-    fleets = partial(measure_fleets, n_studies=n_fleets)
-    parts: tuple[
-        tuple[str, Iterator[Setting] | Sequence[Setting], Callable[..., Iterator[Row]]], ...
-    ] = (
+    parts: tuple[tuple[str, Iterator[Setting], Callable[[Bench, Setting], Iterator[Row]]], ...] = (
         ("pairs", list_settings(), measure_false_alarms),
         ("power", list_powers(), measure_power),
         ("years", list_years(), measure_years),
-        ("devices", list_fleets(), fleets),
     )
     for part, settings, measure_one in parts:
         for i, setting in enumerate(settings):
             is_quick = setting.name in _QUICK_SETTINGS if part == "pairs" else i == 0
             if bench.includes(f"{part} {setting.name}", in_quick=is_quick):
                 yield from measure_one(bench, setting)
-    if bench.includes("groups"):
-        yield from measure_groups(bench, n_fleets)
 
 
 def _open_workshops(bench: Bench, setting: Setting) -> Iterator[Workshop]:

@@ -6,7 +6,6 @@ Noise is that of the mechanism, exactly sampled; only its bytes come from a seed
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, reduce
@@ -26,7 +25,6 @@ from sfumato.learning.insight.model import StudyModel, explain
 from sfumato.learning.insight.selection import Selection, SelectionMean, average
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.privacy import RandomSource
 
 _NEWCOMER_WIDTH = 1.5
 
@@ -192,19 +190,27 @@ class Workshop:
         records = self.population.draw(2 * n, self.rng)
         return self.select(records[:n]), self.select(records[n:])
 
-    def select(
-        self, records: Floats, *, n_noises: int | None = None, name: str | None = None
-    ) -> Selection:
+    def select(self, records: Floats) -> Selection:
         """Release records in L sketches of equal size: their sum, with L noises.
 
-        Exact sums add up exactly, so that the records need not be divided. Only a liar adds another
-        number of noises.
+        Exact sums add up exactly, so that the records need not be divided.
         """
         n_sketches, ordinal = self.setting.n_sketches, next(self._ordinals)
-        n_noises = n_sketches if n_noises is None else n_noises
-        totals = release(self.plan, records, self._bytes, n_sketches, n_noises)
-        name = name or f"selection {ordinal}"
-        return Selection(name=name, totals=totals, members=frozenset({ordinal}))
+        totals = self._release(records, n_sketches)
+        return Selection(name=f"selection {ordinal}", totals=totals, members=frozenset({ordinal}))
+
+    def _release(self, records: Floats, n_sketches: int) -> Totals:
+        accumulator = SketchAccumulator(self.plan.statistic_of(b"", block=0))
+        accumulator.add(records)
+        sums: NDArray[np.int64] = accumulator.sums
+        for _ in range(n_sketches):
+            sums = self.plan.mechanism.add_noise(sums, self._bytes)
+        size = len(records) // n_sketches
+        return Totals(
+            sums=sums,
+            size_sums=split_limbs([size * value for value in sums.tolist()]),
+            moments=SizeMoments.of_sizes([size] * n_sketches),
+        )
 
     def average_pair(
         self, changed: Population | None = None
@@ -215,7 +221,7 @@ class Workshop:
 
     def model(self, *selections: Selection) -> StudyModel:
         """Fit the sketches of selections together, as a study does."""
-        totals = sum_totals([selection.totals for selection in selections])
+        totals = reduce(operator.add, [selection.totals for selection in selections])
         posed = pose_totals(self.plan, totals, self.population.dataset.n_clusters)
         found = explain(posed.problem, rng=np.random.default_rng((self.seed, 2)))
         return StudyModel.of(self.plan, found)
@@ -225,25 +231,3 @@ class Workshop:
         means = self.population.means
         assert means is not None
         return int(np.argmin(np.sum((model.fit.means - means[cluster]) ** 2, axis=1)))
-
-
-def release(
-    plan: SketchPlan, records: Floats, source: RandomSource, n_sketches: int = 1, n_noises: int = 1
-) -> Totals:
-    """Sum records, add some noises, and state the sum as that of sketches of equal size."""
-    accumulator = SketchAccumulator(plan.statistic_of(b"", block=0))
-    accumulator.add(records)
-    sums: NDArray[np.int64] = accumulator.sums
-    for _ in range(n_noises):
-        sums = plan.mechanism.add_noise(sums, source)
-    size = len(records) // n_sketches
-    return Totals(
-        sums=sums,
-        size_sums=split_limbs([size * value for value in sums.tolist()]),
-        moments=SizeMoments.of_sizes([size] * n_sketches),
-    )
-
-
-def sum_totals(parts: Sequence[Totals]) -> Totals:
-    """Add totals up."""
-    return reduce(operator.add, parts)

@@ -27,12 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import grids, local
+from benchmarks import grids, phones
 from benchmarks.contenders import CHOICES, CONTENDERS, MOST, SLOW, Run
 from benchmarks.datasets import SPREAD, Dataset, Mixture, RealData
 from benchmarks.designs import resize
 from benchmarks.grids import GridStudy
-from benchmarks.local import Phones
+from benchmarks.phones import Phones
 from benchmarks.reference import find_reference, list_quality, measure_ratio
 from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
 
@@ -218,17 +218,11 @@ def make_fleet_case(study: GridStudy, *, quick_runs: int = 0) -> FleetCase:
     return replace(own, name=f"fleet {study.name}", methods=methods, summarise=_summarise_fleet)
 
 
-def make_phone_case(phones: Phones) -> FleetCase:
-    """Make the case of devices with one record each."""
-    name = f"local d=10 k=10 {phones.name}"
-    return replace(local.make_case(phones, runs=3), name=name, summarise=_summarise_fleet)
-
-
 def _summarise_fleet(found: Sequence[tuple[float, Any]]) -> Iterator[Figure]:
     return list_quality([ratio for ratio, _ in found])
 
 
-def list_fleet_cases() -> Iterator[FleetCase]:
+def list_fleet_cases() -> Iterator[Case[Dataset, Any]]:
     """List the fleets, over L, and the phones, over n."""
     sources: tuple[tuple[Mixture | RealData, int], ...] = (
         (Mixture(n_dimensions=2, n_clusters=10, n_records=_RECORDS), 30_000),
@@ -242,7 +236,7 @@ def list_fleet_cases() -> Iterator[FleetCase]:
             yield make_fleet_case(study, quick_runs=2 * int(is_quick))
     for n in (10**4, 10**5, 10**6):
         for epsilon in (1, 3):
-            yield make_phone_case(Phones(n_records=n, epsilon=Fraction(epsilon)))
+            yield phones.make_case(Phones(n_records=n, epsilon=Fraction(epsilon)))
 
 
 def measure(bench: Bench) -> Iterator[Row]:

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from benchmarks.packages import MNIST, read_member
 
 _MEMBER: Final = "mnist/data/mnist.pkl.gz"
-_LEVELS: Final = 256.0
-"""The package holds pixels over this."""
 _ALLOWED: Final = frozenset(
     {
         ("numpy.core.multiarray", "_reconstruct"),
@@ -44,19 +42,6 @@ def _read_parts() -> Any:
     # The package has the training images in two parts.
     (first, ones), (second, twos), test = read_arrays(data)
     return (np.concatenate([first, second]), np.concatenate([ones, twos])), test
-
-
-def load_images() -> NDArray[np.uint8]:
-    """Return the images as rows of pixels from 0 to 255: shape ``(60_000, 784)``.
-
-    Raises
-    ------
-    PackageUnavailableError
-        The wheel with the data cannot be fetched.
-    """
-    (pixels, _), _ = _read_parts()
-    images: NDArray[np.uint8] = np.rint(pixels * _LEVELS).astype(np.uint8)
-    return images
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

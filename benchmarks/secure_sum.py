@@ -30,7 +30,6 @@ from benchmarks.secure_sum_servers import (
     NAME,
     measure_device,
     measure_helper,
-    measure_noise,
     measure_opened,
 )
 from sfumato.learning.planning.candidates import Candidate, choose_candidate
@@ -48,7 +47,6 @@ def measure(bench: Bench) -> Iterator[Row]:
     for part, each in (
         ("device", measure_device),
         ("helper", measure_helper),
-        ("noise", measure_noise),
     ):
         if bench.includes(part):
             yield from each(bench.quick)

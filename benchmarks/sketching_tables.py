@@ -19,22 +19,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.runner import Bench, Row, make_rows, run
-from benchmarks.sketching_files import UNIT, D, M, write_plan
-from sfumato.analyst.planning.files import read_plan
 from sfumato.analyst.sketching.datasets import sketch_dataset
 from sfumato.analyst.sketching.sketch_file import SketchFile
-from sfumato.shared.plan import SketchPlan
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 
 NAME = "sketching_tables"
+D, M = 10, 1000
 _N_FILES = 20
 _BASELINE = "pyarrow"
 _WORKERS = 2
+# Kilobytes on Linux, bytes on macOS.
+_UNIT = 2**20 if sys.platform == "darwin" else 2**10
 
 
 def measure(bench: Bench) -> Iterator[Row]:
@@ -60,7 +62,6 @@ def measure_engines(n: int, names: list[str]) -> Iterator[Row]:
     """
     with tempfile.TemporaryDirectory(prefix="sketching-tables-") as name:
         folder = Path(name)
-        write_plan(folder / "plan.toml", n_frequencies=M)
         _write_files(folder / "records", n)
         expected, single = "", 0.0
         for engine in names:
@@ -96,6 +97,23 @@ def _run(engine: str, folder: Path) -> tuple[float, float, str]:
     seconds = time.perf_counter() - start
     peak, digest = json.loads(done.stdout.splitlines()[-1])
     return seconds, peak, digest
+
+
+def _make_plan() -> SketchPlan:
+    most = 100_000_000
+    return create_plan(
+        PlanSpec(
+            dimensions=tuple(
+                Dimension(name=f"x{i}", unit="1", lower=-6.0, upper=6.0, scale=0.5)
+                for i in range(D)
+            ),
+            n_frequencies=M,
+            seed="benchmark of sketching files",
+            epsilon=Fraction(1),
+            window=WindowRule(kind="count", length=most),
+            most_records=most,
+        )
+    )
 
 
 def _sketch_batches(folder: Path, plan: SketchPlan) -> SketchFile:
@@ -166,9 +184,9 @@ _ENGINES: Mapping[str, Callable[[Path, SketchPlan], SketchFile]] = {
 
 
 def _sketch_with(engine: str, folder: Path) -> None:
-    sketch = _ENGINES[engine](folder / "records", read_plan(folder / "plan.toml"))
+    sketch = _ENGINES[engine](folder / "records", _make_plan())
     resource: Any = importlib.import_module("resource")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNIT
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _UNIT
     digest = hashlib.sha256(sketch.sums.tobytes()).hexdigest()
     sys.stdout.write(json.dumps([peak, digest]) + os.linesep)
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset, RealData
 from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
-from benchmarks.synthesis_items import list_item_cases
+from benchmarks.synthesis_items import make_item_case
 from benchmarks.synthesis_ways import FLEETS, WAYS, Drawn, Way
 
 NAME = "synthesis"
@@ -160,7 +160,7 @@ def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of all cases: of ranges, and of sets of items."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cases: list[Case[Any, Any]] = [*list_cases(), *list_item_cases(summarise)]
+        cases: list[Case[Any, Any]] = [*list_cases(), make_item_case(summarise)]
         yield from measure_cases(NAME, bench, cases, baseline="true shares")
 
 

@@ -216,44 +216,30 @@ def _make_bins(dataset: Dataset, n_bins: int) -> Bins:
     )
 
 
-Reference = Callable[[NDArray[Any], int], Floats]
-"""From records to so many synthetic ones."""
-
-
-def draw_pair_tree(bins: Bins, epsilon: Fraction, seed: int) -> Reference:
-    """Return a function that draws from a tree of pairs of columns."""
-    design = PairTreeDesign(bins=bins, relation=RELATION, epsilon=epsilon)
-    return partial(_release_and_draw, design, np.random.default_rng(seed))
-
-
-def draw_table(bins: Bins, n_boxes: int, n_rounds: int, epsilon: Fraction, seed: int) -> Reference:
-    """Return a function that draws from the table of MWEM, trained on boxes."""
-    rng = np.random.default_rng(seed)
-    boxes = draw_boxes(bins.n_bins, n_boxes, rng)
-    design = MwemDesign(
-        bins=bins, boxes=boxes, n_rounds=n_rounds, relation=RELATION, epsilon=epsilon
-    )
-    return partial(_release_and_draw, design, rng)
-
-
-def _release_and_draw(
-    design: PairTreeDesign | MwemDesign, rng: np.random.Generator, records: NDArray[Any], n: int
+def release_and_draw(
+    design: PairTreeDesign | MwemDesign, records: NDArray[Any], seed: int | np.random.Generator
 ) -> Floats:
+    """Release by a reference method, and draw."""
     curator = Curator(rounds=design.rounds, relation=RELATION, source=SystemSource())
-    return design.release(records, curator).draw(n, rng)
+    return design.release(records, curator).draw(N_DRAWN, np.random.default_rng(seed))
 
 
 def draw_by_tree(dataset: Dataset, epsilon: Fraction, seed: int) -> Drawn:
     """Draw from a tree of pairs of columns with 32 bins each."""
-    tree = draw_pair_tree(_make_bins(dataset, _TREE_BINS), epsilon, seed)
-    return Drawn(records=tree(dataset.records, N_DRAWN), errors={})
+    bins = _make_bins(dataset, _TREE_BINS)
+    design = PairTreeDesign(bins=bins, relation=RELATION, epsilon=epsilon)
+    return Drawn(records=release_and_draw(design, dataset.records, seed), errors={})
 
 
 def draw_by_mwem(dataset: Dataset, epsilon: Fraction, seed: int, n_rounds: int) -> Drawn:
     """Draw from the table of MWEM, of 2^16 cells at most, trained on 1,000 boxes."""
     bins = _make_bins(dataset, int(2 ** (_CELLS_LOG2 / dataset.n_dimensions) + 1e-9))
-    table = draw_table(bins, _N_BOXES, n_rounds, epsilon, seed)
-    return Drawn(records=table(dataset.records, N_DRAWN), errors={})
+    rng = np.random.default_rng(seed)
+    boxes = draw_boxes(bins.n_bins, _N_BOXES, rng)
+    design = MwemDesign(
+        bins=bins, boxes=boxes, n_rounds=n_rounds, relation=RELATION, epsilon=epsilon
+    )
+    return Drawn(records=release_and_draw(design, dataset.records, rng), errors={})
 
 
 Way = Callable[[Dataset, Fraction, int], Drawn]

@@ -26,8 +26,6 @@ from sfumato.shared.wire.objects.declaration import make_body, maybe_rfc3339
 _MOST_DEVICES = 5000
 """The worker holds the sums of all of them."""
 _LEAST_DEVICES = 2
-_FIGURES = ("p_content", "p_silence", "z", "size", "size_error", "least_lie", "snr")
-"""Members of a device that cannot be compared which are null."""
 _UNEXAMINED = "cannot be compared: its records are too few, or there are no others"
 
 

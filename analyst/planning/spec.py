@@ -15,8 +15,7 @@ from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.looks import LookPlan
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.learning.planning.planner import Advice
-from sfumato.learning.planning.plans import list_decided, list_law, list_sizes
-from sfumato.shared.core import RadiusLaw
+from sfumato.learning.planning.plans import list_decided, list_sizes
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.plan import Dimension, WindowRule
 
@@ -170,11 +169,6 @@ def _describe_carried(best: Candidate) -> str:
         f"A sketch carries {best.frequencies_per_sketch} of the {best.n_frequencies} frequencies, "
         f"so that a selection needs at least {best.shortest_selection} sketches."
     )
-
-
-def format_law(law: RadiusLaw) -> str:
-    """Write a law as a TOML table in a line."""
-    return format_value(list_law(law))
 
 
 def format_value(value: Any) -> str:

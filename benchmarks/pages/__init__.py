@@ -6,7 +6,8 @@ figures::
 
     | {case:no change, (.*)} | {rms_score.runs} | {found?:.2f} |
 
-The expression selects cases, and its group is shown; ``?`` marks a figure that may be missing, with
-``-`` in its place, ``~`` one with an empty cell. With ``{value}`` there is a line for each row, not
-for each case. A line such as ``{losses}`` is a table of :mod:`benchmarks.pages.tables`.
+The expression selects cases, and each of its groups is a cell; ``?`` marks a figure that may be
+missing, with ``-`` in its place, ``~`` one with an empty cell. With ``{value}`` there is a line for
+each row, not for each case. A line such as ``{losses}`` is a table of
+:mod:`benchmarks.pages.tables`.
 """

@@ -17,7 +17,7 @@ PAGES = (
     *("calibration", "cover", "honesty", "insight", "looks", "methods", "paper", "peers"),
     *("real-sets", "synthesis"),
 )
-PICTURES = ("clusters", "cover", "fleets", "methods", "paper", "synthesis")
+PICTURES = ("fleets", "methods", "paper")
 
 
 def render(name: str, lines: list[str], date: str, picture: str = "") -> str:

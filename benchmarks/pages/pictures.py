@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,15 +11,11 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import Figure
 
 from benchmarks.contenders import CONTENDERS, SKETCH
-from benchmarks.cover import METHODS as COVERS
-from benchmarks.pages.comparisons import split_methods
-from benchmarks.pages.tables import collect_curves, split_ways
+from benchmarks.pages.tables import collect_curves, split_methods
 from benchmarks.runner import Row, find_crossing
-from benchmarks.synthesis_items import LENGTHS
-from benchmarks.synthesis_ways import WAYS
 
 Points = Sequence[tuple[float, float]]
 Curves = Mapping[str, Points]
@@ -71,39 +66,6 @@ def draw_fleets(rows: Sequence[Row]) -> Figure:
     axes.legend(frameon=False)
     figure.suptitle("Many small sketches, pure epsilon 0.1", fontweight="bold", x=0.01, ha="left")
     return figure
-
-
-def draw_cover(rows: Sequence[Row]) -> Figure:
-    """Draw the mean squared distance over k at epsilon 1, one panel for each set."""
-    found = split_methods((r for r in rows if r.figure == "mean_squared_distance"), COVERS)
-    titles = {"d=100 ": "recipe, 100 columns", "mnist ": "MNIST, 784 pixels"}
-    sets = [start for start in titles if any(case.startswith(start) for case in found)]
-    figure = Figure(figsize=(6.0 * len(sets), 4.4), layout="constrained", facecolor="white")
-    for axes, start in zip(figure.subplots(1, len(sets), squeeze=False)[0], sets, strict=True):
-        own = {
-            int(case.partition("k=")[2].partition(" ")[0]): methods
-            for case, methods in found.items()
-            if case.startswith(start) and case.endswith("eps=1")
-        }
-        curves = {
-            name: [
-                (float(k), each[name]["mean_squared_distance"].value)
-                for k, each in own.items()
-                if name in each
-            ]
-            for name in COVERS
-        }
-        _draw_curves(axes, curves, _look_of_cover)
-        axes.set(xscale="log", yscale="log", title=f"{titles[start]}, epsilon = 1", xlabel="k")
-        axes.set_ylabel("mean squared distance")
-        axes.set_xticks(sorted(own), labels=[str(k) for k in sorted(own)])
-        axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-        axes.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def _look_of_cover(name: str) -> dict[str, Any]:
-    return {"linestyle": "--" if name in ("lloyd", "one centre") else "-", "marker": "."}
 
 
 # ---- the seed paper ----
@@ -291,102 +253,10 @@ def find_needs(sets: Mapping[str, Curves]) -> dict[str, float]:
     return dict(sorted(needs.items(), key=lambda each: each[1]))
 
 
-# ---- synthetic records ----
-
-_RANGES: Final = {"relative_error": "uniform ends", "relative_error, whole bins": "whole bins"}
-_ITEMS: Final = "any_item_error, "
-_ERROR_TICKS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10)
-
-
-def draw_synthesis(rows: Sequence[Row]) -> Figure:
-    """Draw a column of panels for each set, one panel for each kind of box; item sets below."""
-    ranges = split_ways((row for row in rows if row.figure in _RANGES), has_items=False)
-    items = split_ways((row for row in rows if row.figure.startswith(_ITEMS)), has_items=True)
-    n_sets = len({name for name, _ in ranges})
-    figure = Figure(figsize=(4.4 * n_sets, 7.0 + 3.6 * bool(items)), layout="constrained")
-    above: FigureBase = figure
-    if items:
-        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(2, 1.1))[:, 0]
-        _draw_items(below, items)
-    _draw_ranges(above, ranges)
-    return figure
-
-
-ByWay = Mapping[Sequence[str], Mapping[str, Mapping[str, Row]]]
-
-
-def _draw_ranges(figure: FigureBase, found: ByWay) -> None:
-    sets = sorted({name for name, _ in found})
-    epsilons = sorted({epsilon for _, epsilon in found}, key=Fraction)
-    panels = figure.subplots(len(_RANGES), len(sets), squeeze=False, sharey=True)
-    looks = {way: "black" if i == 0 else f"C{i}" for i, way in enumerate(WAYS)}
-    for across, name in enumerate(sets):
-        for down, (kind, words) in enumerate(_RANGES.items()):
-            axes = panels[down][across]
-            curves = {
-                way: [
-                    (float(Fraction(epsilon)), ways[way][kind].value)
-                    for (each, epsilon), ways in found.items()
-                    if each == name and kind in ways.get(way, {})
-                ]
-                for way in WAYS
-            }
-            _draw_curves(axes, curves, lambda way: {"color": looks[way], "marker": "o"})
-            axes.set_title(f"{name}, {words}", fontsize="medium")
-            axes.set(xscale="log", yscale="log", xlabel="epsilon" if down else "")
-            axes.set_xticks([float(Fraction(epsilon)) for epsilon in epsilons], epsilons)
-            axes.set_yticks(_ERROR_TICKS, [f"{tick:g}" for tick in _ERROR_TICKS])
-            axes.minorticks_off()
-            axes.grid(alpha=0.3)
-            if not across:
-                axes.set_ylabel("mean relative error")
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
-
-
-def _draw_items(figure: FigureBase, items: ByWay) -> None:
-    """Draw a panel for each set of items and epsilon."""
-    panels = figure.subplots(1, len(items), squeeze=False, sharey=True)[0]
-    names = sorted({way for ways in items.values() for way in ways})
-    for axes, ((name, epsilon), ways) in zip(panels, items.items(), strict=True):
-        for way, each in sorted(ways.items()):
-            lengths = [length for length in LENGTHS if _ITEMS + length in each]
-            errors = [each[_ITEMS + length].value for length in lengths]
-            axes.plot(lengths, errors, color=f"C{names.index(way)}", marker="o", label=way)
-        axes.set_title(f'{name}, "holds any item of a set", epsilon {epsilon}', fontsize="medium")
-        axes.set(yscale="log", xlabel="size of sets: items, or parts of the largest record")
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize="x-small")
-    panels[0].set_ylabel("mean relative error")
-
-
-def draw_clusters(rows: Sequence[Row]) -> Figure:
-    """Draw the accuracy of private parts over epsilon, a panel for each number of rounds."""
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for row in rows:
-        if row.case.startswith("clusters "):
-            _, epsilon, rounds, name = row.case.split(" ", 3)
-            points = found.setdefault(rounds.removeprefix("T="), {}).setdefault(name, [])
-            points.append((float(Fraction(epsilon.removeprefix("eps="))), row.value))
-    panels = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
-    for panel, (rounds, curves) in zip(panels, found.items(), strict=True):
-        _draw_curves(panel, curves, lambda _: {"marker": "o", "markersize": 3})
-        panel.set_xscale("log")
-        panel.set_title(f"{rounds} rounds", fontsize=9)
-        panel.set_xlabel("epsilon at delta 1e-5")
-    panels[0].set_ylabel("accuracy")
-    panels[0].legend(fontsize=7)
-    return figure
-
-
 _DRAWINGS: Final[Mapping[str, tuple[Callable[[Sequence[Row]], Figure], int]]] = {
-    "clusters": (draw_clusters, 120),
-    "cover": (draw_cover, 110),
     "fleets": (draw_fleets, 130),
     "methods": (draw_methods, 110),
     "paper": (draw_paper, 120),
-    "synthesis": (draw_synthesis, 110),
 }
 
 

@@ -2,55 +2,55 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Final
 
-from benchmarks.calibration import BUDGETS
 from benchmarks.choosing import measure_regret, read_trials
 from benchmarks.contenders import CONTENDERS, SKETCH
-from benchmarks.cover import METHODS as COVERS
-from benchmarks.pages.comparisons import (
-    LOOKS,
-    PEERS,
-    ByMethod,
-    show_all,
-    show_median,
-    show_quality,
-    split_methods,
+from benchmarks.pages.templates import (
+    Cells,
+    Show,
+    Table,
+    Tables,
+    describe_ends,
+    group_rows,
+    list_table,
+    pivot,
+    pivot_cases,
 )
-from benchmarks.pages.templates import Cells, Tables, group_rows, list_table, pivot
 from benchmarks.runner import Row
-from benchmarks.synthesis_items import INDEPENDENT, LENGTHS
-from benchmarks.synthesis_ways import FLEETS, WAYS
-from benchmarks.unknown_sets import SETS
+from benchmarks.synthesis_ways import WAYS
 
-# ---- max cover ----
-
-
-def _list_covers(
-    rows: Sequence[Row], start: str, show: Callable[[Mapping[str, Row]], str]
-) -> Iterator[str]:
-    found = split_methods(rows, COVERS)
-    listed = (
-        ((case.removeprefix(start),), show_all(own, show))
-        for case, own in found.items()
-        if case.startswith(start) and not case.startswith("accounting")
-    )
-    yield from pivot(("case",), listed, COVERS)
+ByMethod = Mapping[str, Mapping[str, Mapping[str, Row]]]
+"""Rows by case without a method, method, and figure."""
 
 
-def _show_cost(figures: Mapping[str, Row]) -> str:
-    cost, spread = figures["mean_squared_distance"].value, figures["spread_over_seeds"].value
-    return f"{cost:,.0f}" + (f"/{spread:,.0f}" if spread >= 0.5 else "")
+def split_methods(rows: Iterable[Row], *names: str) -> ByMethod:
+    """Return rows by case and method: one of some names of more words, else the last word."""
+    found: dict[str, dict[str, Mapping[str, Row]]] = {}
+    for case, figures in group_rows(rows).items():
+        name = next((n for n in names if case.endswith(f" {n}")), case.rpartition(" ")[2])
+        found.setdefault(case.removesuffix(f" {name}"), {})[name] = figures
+    return found
 
 
+def show_quality(figures: Mapping[str, Row]) -> str:
+    """Return the cell of a median, with the 90th percentile where it is more than 2 % above."""
+    if "median_relative_sse" not in figures:
+        return ""
+    median, tail = (figures[f"{each}_relative_sse"].value for each in ("median", "p90"))
+    return f"{median:.2f}" + (f"/{tail:.2f}" if tail > 1.02 * median else "")
+
+
+_COST: Final = "{mean_squared_distance:,.0f}/{spread_over_seeds:,.0f}"
 _COVER: Final[Tables] = {
-    "recipe": lambda rows: _list_covers(rows, "d=100 ", _show_cost),
-    "images": lambda rows: _list_covers(rows, "mnist ", _show_cost),
-    "seconds": lambda rows: _list_covers(rows, "", lambda own: f"{own['cpu_seconds'].value:.2f}"),
+    "recipe": pivot_cases(("case",), r"d=100 (k=\S+ eps=\S+) (.*)", _COST),
+    "seconds": pivot_cases(("case",), r"d=100 (k=\S+ eps=\S+) (.*)", "{cpu_seconds:.2f}"),
 }
 
 # ---- the seed paper ----
@@ -81,43 +81,33 @@ def _list_curves(rows: Sequence[Row], start: str) -> Iterator[str]:
 
 
 _PAPER: Final[Tables] = {
-    "third": lambda rows: _list_curves(rows, "fig3"),
-    "right": lambda rows: _list_curves(rows, "fig2 right"),
-    "left": lambda rows: _list_curves(rows, "fig2 left"),
+    "third": partial(_list_curves, start="fig3"),
+    "right": partial(_list_curves, start="fig2 right"),
+    "left": partial(_list_curves, start="fig2 left"),
 }
 
 # ---- private k-means ----
 
-_MERGEABLE: Final = (SKETCH, "compressive-delta=1e-6", "grid-alone")
 _SHOWN: Final = ("weather", "d=2 k=10", "d=10 k=10", "d=20 k=20")
 _PLACE: Final = " n_eps=1e+04"
-_COSTS: Final = {
-    "seconds": ("cpu", ".2f"),
-    "bytes": ("released", ",.0f"),
-    "rounds": ("rounds", ".0f"),
-}
 _OF_CHOICE: Final = "n=2e+04"
 _SETS: Final = "Median / 90th percentile, over n epsilon."
 
 
-def _split_contenders(rows: Iterable[Row]) -> ByMethod:
-    return split_methods(rows, ("one centre",))
-
-
 def fill_methods(template: str, rows: Sequence[Row]) -> str:
     """Fill ``{at:METHOD}`` with the medians of a method on four sets."""
-    found = _split_contenders(rows)
+    medians = {row.case: row.value for row in rows if row.figure == "median_relative_sse"}
 
     def show(match: re.Match[str]) -> str:
-        cells = (found.get(name + _PLACE, {}).get(match[1]) for name in _SHOWN)
-        return " | ".join(show_median(cell) if cell else "-" for cell in cells)
+        cells = (medians.get(f"{name}{_PLACE} {match[1]}") for name in _SHOWN)
+        return " | ".join("-" if cell is None else f"{cell:.2f}" for cell in cells)
 
     return re.sub(r"\{at:(.*?)\}", show, template)
 
 
 def _list_sketch_losses(rows: Sequence[Row]) -> Iterator[str]:
     losses = []
-    for case, found in _split_contenders(rows).items():
+    for case, found in split_methods(rows).items():
         reached = {name: own["median_relative_sse"].value for name, own in found.items()}
         others = {
             name: sse
@@ -138,10 +128,9 @@ def _list_sketch_losses(rows: Sequence[Row]) -> Iterator[str]:
     )
 
 
-def _list_by_contender(
-    found: ByMethod, cases: Mapping[str, str], show: Callable[[Mapping[str, Row]], str]
-) -> Iterator[str]:
+def _list_by_contender(rows: Sequence[Row], cases: Mapping[str, str], show: Show) -> Iterator[str]:
     """Yield a line for each contender, and a column for each case with the head that it has."""
+    found = split_methods(rows)
     listed = [
         (
             (name,),
@@ -153,58 +142,37 @@ def _list_by_contender(
 
 
 def _list_failures(rows: Sequence[Row]) -> Iterator[str]:
-    found = _split_contenders(row for row in rows if row.figure == "share_above_2")
-    cases = {name + _PLACE: name for name in _SHOWN if name + _PLACE in found}
-    yield from _list_by_contender(found, cases, lambda own: f"{own['share_above_2'].value:.0%}")
+    own = [row for row in rows if row.figure == "share_above_2"]
+    there = split_methods(own)
+    cases = {name + _PLACE: name for name in _SHOWN if name + _PLACE in there}
+    yield from _list_by_contender(own, cases, lambda each: f"{each['share_above_2'].value:.0%}")
 
 
 def _list_sets(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a section for each set, but for those that only the choice is judged on."""
-    found = _split_contenders(rows)
     sources: dict[str, list[float]] = {}
-    for case in found:
+    for case in split_methods(rows):
         source, has_strength, strength = case.partition(" n_eps=")
         if has_strength and not source.startswith("fleet") and _OF_CHOICE not in source:
             sources.setdefault(source, []).append(float(strength))
     for source, strengths in sorted(sources.items(), key=lambda each: ("n=" in each[0], each[0])):
         cases = {f"{source} n_eps={each:.0e}": f"{each:,.0f}" for each in sorted(strengths)}
         yield f"## {source}\n\n{_SETS}\n"
-        yield from _list_by_contender(found, cases, show_quality)
+        yield from _list_by_contender(rows, cases, show_quality)
         yield ""
-
-
-def _list_costs(rows: Sequence[Row]) -> Iterator[str]:
-    found = _split_contenders(rows).get("d=10 k=10 n_eps=1e+05", {})
-    yield from list_table(
-        ("method", *_COSTS, "adds up"),
-        (
-            (
-                name,
-                *(format(found[name][figure].value, form) for figure, form in _COSTS.values()),
-                "yes" if name in _MERGEABLE else "no",
-            )
-            for name in CONTENDERS
-            if name in found
-        ),
-    )
-
-
-def _list_places(rows: Sequence[Row], start: str) -> Iterator[str]:
-    found = {c: own for c, own in _split_contenders(rows).items() if c.startswith(start)}
-    names = dict.fromkeys(name for own in found.values() for name in own)
-    listed = (
-        ((case.removeprefix(start),), show_all(own, show_quality)) for case, own in found.items()
-    )
-    yield from pivot(("case",), listed, names)
 
 
 def _list_regrets(rows: Sequence[Row]) -> Iterator[str]:
     found = group_rows(measure_regret(read_trials(rows)))
-    figures = ("mean_regret", "p90_regret", "worst_regret")
+    heads = ("rule", "cases", "mean", "p90", "worst")
     yield from list_table(
-        ("rule", "cases", "mean", "p90", "worst"),
+        heads,
         (
-            (case, str(own[figures[0]].runs), *(f"{own[each].value:.2f}" for each in figures))
+            (
+                case,
+                str(own["mean_regret"].runs),
+                *(f"{own[f'{each}_regret'].value:.2f}" for each in heads[2:]),
+            )
             for case, own in found.items()
         ),
     )
@@ -214,10 +182,123 @@ _METHODS: Final[Tables] = {
     "losses": _list_sketch_losses,
     "failures": _list_failures,
     "sections": _list_sets,
-    "costs": _list_costs,
-    "fleets": lambda rows: _list_places(rows, "fleet "),
-    "phones": lambda rows: _list_places(rows, "local "),
+    "fleets": pivot_cases(("case",), r"fleet (.*) (\S+)", show_quality),
+    "phones": pivot_cases(("case",), r"local (.*eps=\S+) (.*)", show_quality),
     "regrets": _list_regrets,
+}
+
+# ---- other libraries ----
+
+_OURS: Final = ("auto", "split")
+_SURE: Final = 2.0
+_MATTERS: Final = 0.02
+"""An excess over k-means above which a comparison of excesses says something."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The mean of the estimator that chooses beside that of the best other library."""
+
+    case: str
+    peer: str
+    ours: float
+    theirs: float
+    error: float
+
+    @property
+    def word(self) -> str:
+        """Whether ours is better or worse by more than two standard errors of the difference."""
+        away = (self.ours - self.theirs) / max(self.error, 1e-12)
+        return "worse" if away > _SURE else "better" if away < -_SURE else "alike"
+
+
+def compare_peers(rows: Iterable[Row]) -> Iterator[Comparison]:
+    """Yield a comparison for each case that has ``auto`` and another library."""
+    for case, own in split_methods(rows).items():
+        means = {
+            name: (figures["mean_relative_sse"].value, figures["standard_error"].value)
+            for name, figures in own.items()
+            if "standard_error" in figures
+        }
+        others = [name for name in means if name not in _OURS]
+        if "auto" not in means or not others:
+            continue
+        peer = min(others, key=lambda name: means[name][0])
+        (ours, error), (theirs, other) = means["auto"], means[peer]
+        yield Comparison(
+            case=case, peer=peer, ours=ours, theirs=theirs, error=math.hypot(error, other)
+        )
+
+
+def _list_comparisons(rows: Sequence[Row]) -> Iterator[str]:
+    heads = ("set", "epsilon", "auto", "best other library", "its mean", "error", "auto is")
+    yield from list_table(
+        heads,
+        (
+            (
+                *each.case.rsplit(" epsilon=", 1),
+                f"{each.ours:.3f}",
+                each.peer,
+                f"{each.theirs:.3f}",
+                f"{each.error:.3f}",
+                each.word,
+            )
+            for each in compare_peers(rows)
+        ),
+    )
+
+
+def _count_comparisons(rows: Sequence[Row]) -> Iterator[str]:
+    found = list(compare_peers(rows))
+    words = [each.word for each in found]
+    matters = [each for each in found if each.theirs > 1.0 + _MATTERS]
+    smaller = sum(each.ours < each.theirs for each in matters)
+    heads = ("cases", "better", "alike", "worse", "excess above 0.02", "auto's is smaller")
+    counts = (len(found), *map(words.count, ("better", "alike", "worse")), len(matters), smaller)
+    yield from list_table(heads, [tuple(map(str, counts))] if found else [])
+
+
+_PEERS: Final[Tables] = {
+    "table": pivot_cases(("set", "epsilon"), r"(.*) epsilon=(\S+) (\S+)", show_quality),
+    "comparisons": _list_comparisons,
+    "counts": _count_comparisons,
+}
+
+# ---- second looks ----
+
+_SHOTS: Final = ("one shot", "with a look")
+
+
+def _list_looks(rows: Sequence[Row], more: Mapping[str, str], *, fleets: bool) -> Iterator[str]:
+    """Yield cases of one curator or of fleets, with further figures of the look."""
+    listed = []
+    own_rows = (row for row in rows if row.benchmark == "looks" and " by m " not in row.case)
+    for case, own in split_methods(own_rows, *_SHOTS).items():
+        if case.startswith(("secure sum", "local")) == fleets:
+            cells = {
+                name: f"{each['relative_sse'].value:.4f}/{each['relative_sse_p90'].value:.3f}"
+                for name, each in own.items()
+            }
+            cells["runs"] = describe_ends(each["relative_sse"] for each in own.values())
+            for head, name in more.items():
+                found = own.get(head.partition(": ")[0], {}).get(name)
+                cells[head] = "-" if found is None else f"{found.value:.0%}"
+            listed.append(((case,), cells))
+    yield from pivot(("records",), listed, ("runs", *_SHOTS, *more))
+
+
+_LOOKS: Final[Tables] = {
+    "curator": lambda rows: _list_looks(rows, {"with a look: looks": "looks"}, fleets=False),
+    "fleets": lambda rows: _list_looks(
+        rows,
+        {
+            "one shot: above 1.3": "share_above_1_3",
+            "with a look: above 1.3": "share_above_1_3",
+            "with a look: made worse": "made_worse",
+            "with a look: unforetold": "worse_unforetold",
+        },
+        fleets=True,
+    ),
 }
 
 # ---- synthetic records ----
@@ -225,30 +306,16 @@ _METHODS: Final[Tables] = {
 _BOTH: Final = next(iter(WAYS))
 _KINDS: Final = {"uniform ends": "", "whole bins": ", whole bins"}
 _MEASURES: Final = {"relative": ".2f", "absolute": ".1%"}
-_ITEM_SETS: Final = ("sparse", "mnist")
-_STATED: Final = {
-    **{f"{n} column{'s' * (n > 1)}": f"error_over_stated, columns={n}" for n in (1, 2, 3)},
-    "correlations": "correlation_error_over_stated",
-    "within twice": "correlations_within_twice",
-}
-
-
-def split_ways(
-    rows: Iterable[Row], *, has_items: bool
-) -> dict[Cells, Mapping[str, Mapping[str, Row]]]:
-    """Return rows by set and epsilon, way, and figure: of sets of items, or of ranges."""
-    found: dict[Cells, dict[str, Mapping[str, Row]]] = {}
-    for case, figures in group_rows(rows).items():
-        name, epsilon, way = case.split(" ", 2)
-        if (name in _ITEM_SETS) == has_items:
-            found.setdefault((name, epsilon.removeprefix("eps=")), {})[way] = figures
-    order = sorted(found, key=lambda case: (case[0], Fraction(case[1])))
-    return {case: found[case] for case in order}
+_CASE: Final = r"(weather|shuttle|diamonds) eps=(\S+) (.*)"
 
 
 def _list_way_losses(rows: Sequence[Row]) -> Iterator[str]:
     losses = []
-    for case, ways in split_ways(rows, has_items=False).items():
+    found: dict[Cells, dict[str, Mapping[str, Row]]] = {}
+    for case, figures in group_rows(rows).items():
+        if match := re.fullmatch(_CASE, case):
+            found.setdefault(match.groups()[:2], {})[match[3]] = figures
+    for cells, ways in found.items():
         for measure, form in _MEASURES.items():
             for words, kind in _KINDS.items():
                 figure = f"{measure}_error{kind}"
@@ -256,133 +323,46 @@ def _list_way_losses(rows: Sequence[Row]) -> Iterator[str]:
                 for way in WAYS:
                     row = ways.get(way, {}).get(figure)
                     if ours and row and row.value < ours.value:
-                        cells = (*case, words, measure, way, format(row.value, form))
-                        losses.append((row.value / ours.value, (*cells, format(ours.value, form))))
+                        values = (format(each.value, form) for each in (row, ours))
+                        losses.append(
+                            (row.value / ours.value, (*cells, words, measure, way, *values))
+                        )
     yield from list_table(
         ("set", "epsilon", "boxes", "error", "better", "its error", "sketch and histograms"),
-        (cells for _, cells in sorted(losses)),
+        (line for _, line in sorted(losses)),
     )
 
 
-def _list_ways(rows: Sequence[Row], show: Callable[[Mapping[str, Row]], str]) -> Iterator[str]:
-    ranges = split_ways(rows, has_items=False)
-    names = [way for way in WAYS if any(way in ways for ways in ranges.values())]
-    listed = ((case, {"": "", **show_all(ways, show)}) for case, ways in ranges.items())
-    yield from pivot(("set", "epsilon"), listed, names)
-
-
-def _show_range(figures: Mapping[str, Row], kind: str) -> str:
-    errors = [figures.get(f"{measure}_error{kind}") for measure in _MEASURES]
-    if None in errors:
-        return ""
-    relative, absolute = (
-        f"{each.value:{form}}"
-        for each, form in zip(errors, _MEASURES.values(), strict=True)
-        if each
+def _compare_ways(cell: str) -> Table:
+    return pivot_cases(
+        ("set", "epsilon"), _CASE, cell, WAYS, order=lambda case: (case[0], Fraction(case[1]))
     )
-    return f"{relative} ({absolute})"
-
-
-def _list_way_fleets(rows: Sequence[Row]) -> Iterator[str]:
-    def show(figures: Mapping[str, Row]) -> str:
-        found = (figures.get(f"relative_error{kind}") for kind in _KINDS.values())
-        return " / ".join(f"{row.value:.2f}" if row else "-" for row in found)
-
-    heads = {_BOTH: "L = 1", **{way: way.rpartition(", ")[2].replace("=", " = ") for way in FLEETS}}
-    listed = (
-        ((*case, *(show(ways.get(way, {})) for way in heads)))
-        for case, ways in split_ways(rows, has_items=False).items()
-        if any(way in ways for way in FLEETS)
-    )
-    yield from list_table(("set", "epsilon", *heads.values()), listed)
-
-
-def _list_items(rows: Sequence[Row]) -> Iterator[str]:
-    def show(figures: Mapping[str, Row], length: str) -> str:
-        row = figures.get(f"any_item_error, {length}")
-        return f"{row.value:.3f}" if row else "-"
-
-    listed = (
-        (*case, way, str(next(iter(own.values())).runs), *(show(own, each) for each in LENGTHS))
-        for case, ways in split_ways(rows, has_items=True).items()
-        for way, own in sorted(ways.items(), key=lambda each: each[0] == INDEPENDENT)
-    )
-    yield from list_table(("set", "epsilon", "way", "runs", *LENGTHS), listed)
-
-
-def _list_stated(rows: Sequence[Row]) -> Iterator[str]:
-    def show(figures: Mapping[str, Row], name: str) -> str:
-        row = figures.get(_STATED[name])
-        return "-" if row is None else f"{row.value:{'.0%' if 'within' in name else '.2f'}}"
-
-    listed = (
-        (*case, way, *(show(own, name) for name in _STATED))
-        for case, ways in split_ways(rows, has_items=False).items()
-        for way, own in ways.items()
-        if {_STATED["correlations"], _STATED["1 column"]} & set(own)
-    )
-    yield from list_table(("set", "epsilon", "way", *_STATED), listed)
-
-
-def _list_seconds(rows: Sequence[Row]) -> Iterator[str]:
-    seconds: dict[Cells, list[float]] = {}
-    for has_items in (False, True):
-        for (name, _), ways in split_ways(rows, has_items=has_items).items():
-            for way, own in ways.items():
-                if "cpu_s" in own:
-                    seconds.setdefault((name, way), []).append(own["cpu_s"].value)
-    listed = sorted(seconds.items(), key=lambda each: each[0][0])
-    yield from list_table(
-        ("set", "way", "seconds"), ((*key, f"{max(each):.2g}") for key, each in listed)
-    )
-
-
-def _show_correlation(figures: Mapping[str, Row]) -> str:
-    row = figures.get("correlation_error")
-    return f"{row.value:.3f}" if row else ""
 
 
 _SYNTHESIS: Final[Tables] = {
     "losses": _list_way_losses,
-    "uniform": lambda rows: _list_ways(rows, partial(_show_range, kind="")),
-    "whole": lambda rows: _list_ways(rows, partial(_show_range, kind=", whole bins")),
-    "fleets": _list_way_fleets,
-    "items": _list_items,
-    "correlations": lambda rows: _list_ways(rows, _show_correlation),
-    "stated": _list_stated,
-    "seconds": _list_seconds,
+    "uniform": _compare_ways("{relative_error:.2f} ({absolute_error:.1%})"),
+    "whole": _compare_ways("{relative_error, whole bins:.2f} ({absolute_error, whole bins:.1%})"),
+    "correlations": _compare_ways("{correlation_error:.3f}"),
 }
 
-# ---- calibration ----
 
-
-def _list_pilots(rows: Sequence[Row]) -> Iterator[str]:
-    found = group_rows(rows)
-
-    def show(case: str) -> str:
-        own = found.get(case, {})
-        if "told" not in own:
-            return ""
-        above = own["above_band"].value
-        beyond = f", {above:.0%} above" if above else ""
-        median, worst = (own[f"{each}_over_oracle"].value for each in ("median", "worst"))
-        return f"{median:.3f}, {worst:.3f} ({own['told'].value:.0%} told{beyond})"
-
-    listed = (
-        (name, *(show(f"{name} n_eps={words} pilot") for words in BUDGETS))
-        for name in SETS
-        if any(case.startswith(f"{name} ") for case in found)
-    )
-    yield from list_table(("columns", *(f"n epsilon = {words}" for words in BUDGETS)), listed)
+def _show_pilot(figures: Mapping[str, Row]) -> str:
+    if "told" not in figures:
+        return ""
+    above = figures["above_band"].value
+    beyond = f", {above:.0%} above" if above else ""
+    median, worst = (figures[f"{each}_over_oracle"].value for each in ("median", "worst"))
+    return f"{median:.3f}, {worst:.3f} ({figures['told'].value:.0%} told{beyond})"
 
 
 TABLES: Final[Mapping[str, Tables]] = {
-    "calibration": {"table": _list_pilots},
+    "calibration": {"table": pivot_cases(("columns",), r"(\S+) n_eps=(\S+) pilot", _show_pilot)},
     "cover": _COVER,
     "methods": _METHODS,
-    "looks": LOOKS,
+    "looks": _LOOKS,
     "paper": _PAPER,
-    "peers": PEERS,
+    "peers": _PEERS,
     "synthesis": _SYNTHESIS,
 }
 """By page."""

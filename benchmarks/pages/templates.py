@@ -18,8 +18,11 @@ _FIELDS: Final = ("benchmark", "case", "figure", "value", "unit", "runs", "basel
 Cells = Sequence[str]
 Found = Mapping[str, Mapping[str, Row]]
 """Rows by case and figure."""
-Tables = Mapping[str, Callable[[Sequence[Row]], Iterable[str]]]
+Table = Callable[[Sequence[Row]], Iterable[str]]
+Tables = Mapping[str, Table]
 """Lines of tables that a template names."""
+Show = Callable[[Mapping[str, Row]], str]
+"""From the figures of a case to a cell; empty without them."""
 
 
 def read_row(line: str) -> Row:
@@ -53,6 +56,45 @@ def pivot(
     shown = [name for name in columns if any(name in cells for _, cells in listed)]
     lines = ((*first, *(cells.get(name, "-") for name in shown)) for first, cells in listed)
     yield from list_table((*heads, *shown), lines)
+
+
+def pivot_cases(
+    heads: Cells,
+    pattern: str,
+    cell: str | Show,
+    columns: Iterable[str] = (),
+    *,
+    order: Callable[[Cells], Any] | None = None,
+) -> Table:
+    """Return a table of the cases of a pattern.
+
+    Parameters
+    ----------
+    heads
+        Of the first cells of a line.
+    pattern
+        Its groups are the first cells, and the last one the column.
+    cell
+        A cell of a template, or a function.
+    columns
+        Those to show, in their order; all by default.
+    order
+        Of lines, by their first cells; that of the rows by default.
+    """
+
+    def list_lines(rows: Sequence[Row]) -> Iterable[str]:
+        found: dict[Cells, dict[str, str]] = {}
+        for case, figures in group_rows(rows).items():
+            match = re.fullmatch(pattern, case)
+            text = _fill_cell(cell, case, figures) if isinstance(cell, str) else cell(figures)
+            if match and text and (not columns or match.groups()[-1] in columns):
+                *first, column = match.groups()
+                found.setdefault(tuple(first), {})[column] = text
+        names = columns or dict.fromkeys(name for cells in found.values() for name in cells)
+        lines = sorted(found.items(), key=lambda each: order(each[0])) if order else found.items()
+        return pivot(heads, lines, names)
+
+    return list_lines
 
 
 def describe_ends(rows: Iterable[Row]) -> str:
@@ -127,7 +169,7 @@ def _fill_cell(cell: str, case: str, figures: Mapping[str, Row]) -> str | None:
         name, mark, attribute, spec = field.groups()
         if name == "case":
             match = re.fullmatch(spec or "(.*)", case)
-            shown = match[1] if match else None
+            shown = " | ".join(match.groups()) if match else None
         elif name not in figures:
             shown = None
         elif name == "figure":

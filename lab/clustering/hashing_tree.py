@@ -195,7 +195,7 @@ class HashingTree:
         most 0.15 squared half widths in all dimensions together,
         ``2 d^2 (v L^2 + L) / n <= 0.15``, with v the noise variance of a count for one record; and
         not more than 8 leaves a cluster. The 0.15 was chosen on the mixtures of
-        ``benchmarks.local``, with other seeds.
+        ``benchmarks.phones``, with other seeds.
 
         Parameters
         ----------

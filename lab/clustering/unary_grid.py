@@ -100,7 +100,7 @@ class UnaryGrid:
 
         ``M = (n / (4 s))^(2 d / (d + 2))`` cells, with s the standard deviation of the estimated
         count of an empty cell. Su et al. have ``n epsilon / 10`` in the brackets; the factor here
-        was chosen on the mixtures of ``benchmarks.local``, with other seeds. All dimensions have
+        was chosen on the mixtures of ``benchmarks.phones``, with other seeds. All dimensions have
         the d-th root of M cells, rounded down, and the first ones one more, up to a product of M.
 
         Parameters

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.learning.clustering.cells import CellGrid, CellNoise
 from sfumato.learning.clustering.grid_verdict import GridEvidence, judge_grid, warn_of_grid
-from sfumato.learning.clustering.thinning import FALSE_CELLS, KeptMass, keep_mass
+from sfumato.learning.clustering.thinning import KeptMass, keep_mass
 from sfumato.learning.clustering.weighted_points import (
     RESTARTS,
     WeightedRun,
@@ -225,7 +225,6 @@ def _assemble(
     floor = problem.noise.variance * (1.0 - explained) / n**2
     evidence = GridEvidence(
         kept_share=kept.share,
-        false_cells=FALSE_CELLS,
         redraw_excess=float(np.mean(excesses)),
         worst_redraw_excess=float(np.max(excesses)),
         cell_over_spread=_compare_widths(grid, shares, variances),

@@ -41,8 +41,6 @@ class GridEvidence:
     ----------
     kept_share
         Share of the records in cells and blocks that stand out of the noise.
-    false_cells
-        Expected number of empty cells that stand out by chance.
     redraw_excess, worst_redraw_excess
         Mean and largest rise of the SSE, relative to it, where the kept counts are released and
         solved again.
@@ -61,7 +59,6 @@ class GridEvidence:
     """
 
     kept_share: float
-    false_cells: float
     redraw_excess: float
     worst_redraw_excess: float
     cell_over_spread: float

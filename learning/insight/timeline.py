@@ -192,11 +192,6 @@ class Timeline:
         spreads: Floats = self._energies / np.mean(self._energies)
         return spreads
 
-    @cached_property
-    def prefixes(self) -> Contrasts:
-        """Each window but the first against all before: independent where nothing changes."""
-        return self.contrast([0] * (len(self.windows) - 1))
-
     def contrast(self, begins: Sequence[int], stretches: Sequence[int] = ()) -> Contrasts:
         """Each window but the first against those before it, from the window that begins them.
 

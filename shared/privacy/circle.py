@@ -256,15 +256,6 @@ def choose_bin_law(
     return CircularLaw(arc=arc, weight=weight, bits=UNIT_BITS, circle=circle)
 
 
-def predict_energy(epsilon: Fraction, n_reports: int = 1) -> float:
-    """Bound the noise energy of one feature, times records over frequencies: ``E / r``.
-
-    ``V <= m E(epsilon / r) / (r n)``: each of m features has ``r n / m`` reports of energy E. The
-    signal's own energy lowers it to ``m (E - |z|^2) / (r n)``.
-    """
-    return choose_law(epsilon, n_reports).energy / n_reports
-
-
 def _share_epsilon(epsilon: Fraction, n_reports: int) -> Fraction:
     if n_reports < 1:
         raise PrivacyError("must be at least 1", field="n_reports", fix="use 1")

@@ -180,37 +180,6 @@ def compute_joint_delta(
     return _clip(max(removal, addition))
 
 
-def compute_joint_epsilon(
-    events: Sequence[StageEvent], delta: Fraction, *, relation: str = "add-remove-one"
-) -> float:
-    """Bound epsilon of all events together at a delta, within a millionth, rounded up.
-
-    Raises
-    ------
-    PrivacyError
-        Delta is outside its range, or epsilon would be above 2^20.
-    """
-    _require_delta(delta)
-    limit = float(delta) * (1 - _ROUNDING)
-
-    def holds(epsilon: float) -> bool:
-        return compute_joint_delta(events, Fraction(epsilon), relation=relation) <= limit
-
-    if holds(0.0):
-        return 0.0
-    low, high = 0.0, 1.0
-    while not holds(high):
-        low, high = high, 2 * high
-        if high > 1 << 20:
-            raise PrivacyError(
-                "would be above 2^20", field="epsilon", fix="use a larger delta, or more noise"
-            )
-    while high - low > 1e-6 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
 def calibrate_gaussian(
     events: Sequence[StageEvent],
     *,

@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks import agent_devices, packages, processes
-from benchmarks.service import crowd, load
+from benchmarks.service import load
 from deploy.demo import cluster, fleet, secure_sum
 from tests.forking import forking_in
 
-STARTING = (agent_devices, cluster, crowd, fleet, load, processes, secure_sum)
+STARTING = (agent_devices, cluster, fleet, load, processes, secure_sum)
 HERE = Path(__file__).parent
 EXPERIMENTS = {
-    *("bars", "calibration", "decoding", "estimator", "generative", "insight", "methods", "paper"),
+    *("bars", "calibration", "decoding", "estimator", "insight", "methods", "paper"),
     *("reference", "sketching", "small_cases", "synthesis"),
 }
 """Comparisons with papers and libraries: their tests run with those of the laboratory."""

@@ -49,7 +49,7 @@ def test_every_source_on_this_machine_has_a_rate(tmp_path: Path) -> None:
     with running_aggregator(tmp_path) as aggregator:
         rows = {row.case: row.value for row in measure_sources(tmp_path, aggregator, 1000)}
         memory = list(measure_mqtt_memory(tmp_path, aggregator))
-    kinds = ["csv", "jsonl", "sqlite", "stdin", "parquet", "joined"]
+    kinds = ["csv", "jsonl", "sqlite", "stdin", "parquet"]
     kinds += ["mqtt"] if has_broker else []
     assert list(rows) == [f"source {kind} d=10 m=1000" for kind in kinds]
     assert all(rate > 0 for rate in rows.values())

@@ -1,7 +1,6 @@
 """The benchmark of comparisons releases real sketches, and counts what it says."""
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,10 +8,8 @@ import pytest
 from benchmarks import insight
 from benchmarks.datasets import Mixture, RealData
 from benchmarks.insight import measure_false_alarms, measure_power
-from benchmarks.insight_devices import N_DEVICES, measure_fleets
 from benchmarks.insight_studies import Workshop, make_setting
 from benchmarks.runner import Bench
-from benchmarks.sketches import make_noise
 from sfumato.learning.insight.covariance import stack
 from sfumato.learning.insight.selection import average
 
@@ -56,26 +53,3 @@ def test_changes_are_found_more_often_than_nothing(monkeypatch: pytest.MonkeyPat
     assert alike["false_alarms_5_smallest"].value * 0.05 * 40 < 7
     assert found["moves 1 sd, small", "power_smallest"].value == 1.0
     assert found["moves 1 sd, small", "estimate"].value == pytest.approx(1.0, abs=0.3)
-
-
-def test_a_liar_may_add_no_noise_or_more() -> None:
-    workshop = Workshop(setting=SETTING, seed=1)
-    records = workshop.population.draw(1000, workshop.rng)
-    quiet, again, loud = (
-        workshop.select(records, n_noises=n, name="a").totals.sums for n in (0, 0, 9)
-    )
-    assert np.array_equal(quiet, again)
-    energy = np.mean((loud - quiet).astype(float) ** 2) / workshop.plan.mechanism.variance
-    # Nine noises; seeded, 80 coordinates.
-    assert 4.0 < energy < 16.0
-
-
-def test_liars_light_their_lamps() -> None:
-    noise = make_noise("knorm", Fraction(5))
-    small = replace(SETTING, n_records=300, n_sketches=1, noise=noise)
-    rows = {(row.case, row.figure): row for row in measure_fleets(Bench(), small, 1)}
-    assert rows["devices, small, no noise", "silence"].value == 1.0
-    assert rows["devices, small, all records in a corner", "content"].value == 1.0
-    honest = rows["devices, small, honest", "content"]
-    # One per cent of fleets light any.
-    assert (honest.value, honest.runs) == (0.0, N_DEVICES)

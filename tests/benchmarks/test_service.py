@@ -7,7 +7,6 @@ from sqlalchemy import select, update
 
 from benchmarks.service import uploads
 from benchmarks.service.bulk import compare_sums, load_windows, prepare_study
-from benchmarks.service.crowd import measure_crowd
 from benchmarks.service.databases import open_database
 from benchmarks.service.fleet import Fleet, make_plan
 from benchmarks.service.servers import running_servers
@@ -115,10 +114,3 @@ def test_snapshots_are_measured_at_each_size(tmp_path: Path) -> None:
     rows = {row.figure: row.value for row in measure_snapshots("sqlite", tmp_path, sizes, runs=5)}
     assert rows["ratio_to_smallest"] == 1
     assert rows["latency_ms"] > 0
-
-
-def test_a_crowd_is_listed_and_searched_by_requests_and_commands(tmp_path: Path) -> None:
-    rows = {row.figure: row.value for row in measure_crowd("sqlite", tmp_path, n=3)}
-    assert len(rows) == 12
-    assert all(value >= 0.0 for value in rows.values())
-    assert rows["command_study_list_seconds"] > 0.0

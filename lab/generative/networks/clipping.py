@@ -35,7 +35,6 @@ _NEAR: Final = 0.01
 """Added to a length before it is divided by, so that a gradient near zero stays there."""
 _SAFETY: Final = 1.0 - 2.0**-30
 """More than a few roundings of doubles can err; sums of whole numbers do not err."""
-_MOST_BATCH: Final = 1 << 32
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,10 +106,6 @@ class Target:
         """The number m of complex coordinates."""
         return int(self.turns.shape[1])
 
-    def with_sketch(self, sketch: Single) -> "Target":
-        """Return the same target with another sketch."""
-        return replace(self, sketch=sketch)
-
     def shorten(self, n_frequencies: int) -> "Target":
         """Return the same target with only the first frequencies, or those of least noise."""
         m = self.n_frequencies

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from sfumato.analyst.planning.spec import format_law
+from sfumato.analyst.planning.spec import format_value
 from sfumato.learning.planning.candidates import predict_candidate
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.learning.planning.phases import predict_phase_reports
+from sfumato.learning.planning.plans import list_law
 from tests.analyst.planning.commands import (
     SPEC,
     STUDY,
@@ -187,7 +188,7 @@ def test_show_predicts_what_the_planner_does_where_the_unit_is_a_device(
         else predict_phase_reports(outline, n_frequencies=100, n_reports=r, epsilon=Fraction(1))
     )
     path = write_spec(kind, tmp_path)
-    law = format_law(predicted.law_choice.law)
+    law = format_value(list_law(predicted.law_choice.law))
     path.write_text(f"radius_law = {law}\n{path.read_text(encoding='utf-8')}", encoding="utf-8")
     shown = show_json(path, size)
     assert shown["prediction"]["snr"] == predicted.snr

@@ -1,4 +1,6 @@
+import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from sfumato.analyst.sketching.reader import choose_fields
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.core.masks import BLOCK_RECORDS
 from sfumato.shared.errors import ConfigError, RecordError
+from sfumato.shared.plan import plan_to_json
 from sfumato.shared.reading import Fields, WatchedFile, open_rows
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 from tests.device_agent.sources.streams import make_dimensions
@@ -143,3 +146,33 @@ def test_column_names_for_an_array_without_any_are_refused(tmp_path: Path) -> No
     path = save(tmp_path / "x.npy", make_records(10))
     with pytest.raises(RecordError, match="has no column names to choose from"):
         sum_of(path, make_plan(), choose_fields(make_dimensions(*NAMES), ["a=b"]))
+
+
+def measure_peak(path: Path, plan: Path) -> float:
+    """Sketch a file in a process of its own, and return its largest memory in MiB."""
+    program = "import sys; from sfumato.shared.command import main; sys.exit(main())"
+    words = ["sketch", path, "--plan", plan, "--threads", 2, "-o", path.with_suffix(".sketch")]
+    # Waited for by its number, for its own memory and no other child's.
+    child = os.posix_spawn(
+        sys.executable, [sys.executable, "-c", program, *map(str, words)], os.environ
+    )
+    _, status, usage = os.wait4(child, 0)
+    assert status == 0
+    # Kilobytes on Linux, bytes on macOS.
+    return usage.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(plan_to_json(make_plan(most=10**7))))
+    peaks = []
+    for n in (3 * 10**5, 6 * 10**6):
+        path = tmp_path / f"{n}.npy"
+        with path.open("wb") as file:
+            header = {"descr": "<f8", "fortran_order": True, "shape": (n, len(NAMES))}
+            np.lib.format.write_array_header_1_0(file, header)
+            # Zeros that take no room on the disk; reading them takes memory like any others.
+            file.truncate(file.tell() + n * len(NAMES) * 8)
+        peaks.append(measure_peak(path, plan))
+    # The larger file has 144 MB; the smaller does not fill the batches in flight, of 5 MB each.
+    assert peaks[1] < peaks[0] + 50

@@ -130,7 +130,6 @@ def test_a_problem_that_does_not_fit_together_is_refused(field: str, value: Any)
 
 GOOD = GridEvidence(
     kept_share=0.98,
-    false_cells=0.01,
     redraw_excess=0.001,
     worst_redraw_excess=0.002,
     cell_over_spread=0.7,

@@ -165,7 +165,7 @@ def test_energies_of_simulated_windows_have_the_law_of_exact_errors() -> None:
     plan = make_plan(40, epsilon=Fraction(20))
     timeline = doubt(draw_year(Fleet(plan, 1)))
     assert not timeline.is_directed
-    rng, contrasts = np.random.default_rng(1), timeline.prefixes
+    rng, contrasts = np.random.default_rng(1), timeline.contrast([0] * (len(timeline.windows) - 1))
     simulated = timeline.simulate(contrasts, rng=rng, n_years=4000)[:, 0, 0]
     errors = timeline.windows[0].errors + timeline.windows[1].errors
     exact = np.sum(draw_errors(timeline.model, errors, n_draws=4000, rng=rng) ** 2, axis=1)

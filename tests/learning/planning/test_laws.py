@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from benchmarks.datasets import Mixture
 from benchmarks.sketches import Sketcher, Study
-from sfumato.analyst.planning.spec import format_law
+from sfumato.analyst.planning.spec import format_value
 from sfumato.learning.planning.laws import (
     LAW_CHOICES,
     LawChoice,
@@ -15,6 +15,7 @@ from sfumato.learning.planning.laws import (
     describe_law,
     expect_signal_energy,
 )
+from sfumato.learning.planning.plans import list_law
 from sfumato.shared.core import RadiusLaw
 from sfumato.shared.structure import structure
 
@@ -54,7 +55,7 @@ def test_the_law_is_chosen_by_its_own_signal_and_the_signal_is_told() -> None:
 
 @pytest.mark.parametrize("law", [*(choice.law for choice in LAW_CHOICES), RadiusLaw()])
 def test_a_law_in_a_specification_is_the_law_that_was_written(law: RadiusLaw) -> None:
-    document = tomllib.loads(f"law = {format_law(law)}")["law"]
+    document = tomllib.loads(f"law = {format_value(list_law(law))}")["law"]
     assert structure(RadiusLaw, document, "radius_law") == law
 
 

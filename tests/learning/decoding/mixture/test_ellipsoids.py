@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -24,7 +26,7 @@ seeds = st.integers(0, 2**32 - 1)
 def with_sketch_of(target: Target, atoms: Ellipsoids) -> Target:
     """Return the target with the very sketch of a mixture."""
     fitted = evaluate_shaped(target, atoms)
-    return target.with_sketch(target.sketch - fitted.residual)
+    return replace(target, sketch=target.sketch - fitted.residual)
 
 
 @given(seed=seeds)
