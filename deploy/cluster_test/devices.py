@@ -139,7 +139,9 @@ class Agent:
             policy=policy if self.study.helper else "",
         )
         (self.folder / "agent.toml").write_text(text)
-        self._run("init", "--token", self.study.token)
+        # While an aggregator is away `init` ends, and says that it is to be run again.
+        while "enrolled" not in self._run("init", "--token", self.study.token):
+            time.sleep(_PAUSE_S)
         self.is_enrolled = True
 
     def _run(self, verb: str, *words: str, dies_after_s: float | None = None) -> str:
