@@ -47,9 +47,9 @@ def find_present(settings: Settings) -> Settings:
         present = list_phases(settings)[-1]
         with closing(open_database(present.state_dir, present.study)) as connection:
             identity = load_identity(connection)
+        return present if identity is None else narrow(present, decode_plan(identity.plan_bytes))
     except SketchError:
         return settings  # the command itself says what is wrong
-    return present if identity is None else narrow(present, decode_plan(identity.plan_bytes))
 
 
 def list_active(settings: Settings) -> list[Settings]:

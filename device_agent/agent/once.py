@@ -145,9 +145,9 @@ def _read_plan(settings: Settings) -> SketchPlan | None:
     try:
         with closing(open_database(settings.state_dir, settings.study)) as connection:
             identity = load_identity(connection)
+        return None if identity is None else decode_plan(identity.plan_bytes)
     except SketchError:
         return None
-    return None if identity is None else decode_plan(identity.plan_bytes)
 
 
 def _join_next(settings: Settings, clock: Clock, show: Callable[[str], None]) -> bool:

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -292,7 +293,9 @@ def _forget(settings: Settings, options: SimpleNamespace) -> int:
     if not options.yes or not confirmed:
         missing = "--yes" if confirmed else "--yes --records-may-be-released-again"
         raise ConfigError(FORGET_WARNING, field=missing, fix="add it if you agree")
-    phases = list_phases(settings) if settings.state_dir.is_dir() else [settings]
+    phases = [settings]
+    with suppress(SketchError):  # of a damaged state: what cannot be read is said below
+        phases = list_phases(settings)
     for each in reversed(phases):
         # The first last: where one cannot be forgotten, the others are still found from it.
         whole = options.also_the_ledger and each is phases[0]

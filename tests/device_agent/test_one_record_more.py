@@ -43,6 +43,7 @@ BOUNDS = {
     "agent/dry_run_limits._MOST_UNUSUAL": SHOWN,
     "agent/exchange/comparison._MOST_NAMED": SHOWN,
     "agent/exchange/sender._MOST_HELD": SKETCH,
+    "agent/guess/addresses._MOST_BYTES": SHOWN,
     "agent/guess/columns._MOST_KEYS": SHOWN,
     "agent/guess/tables.MOSTLY": SHOWN,
     "agent/guess/tables._MOST_COLUMNS": SHOWN,

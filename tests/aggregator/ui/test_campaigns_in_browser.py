@@ -98,7 +98,9 @@ def test_an_operator_leads_a_campaign_from_its_pilot_to_its_answer_on_the_page(
     scene.enter(f"{scene.aggregator.url}/#studies/{pilot}")
     page = scene.page
     first, *rest = read_phases(scene)
-    assert first.startswith("Pilot | Jan 1, 2026 | 1 of 3 devices done | Waits: 2 device(s) have")
+    assert first.startswith(
+        "Pilot | Jan 1, 2026 | 1 of 3 devices done | Waits: 2 of 3 devices have"
+    )
     assert rest == ["Sketch | Jan 2, 2026 | To come", "Look | Jan 3, 2026 | To come"]
     press(scene, client, pilot, "document.querySelectorAll('.phases .coming').length === 1")
     for number, until in (
