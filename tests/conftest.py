@@ -23,6 +23,7 @@ if (
     and not os.statvfs("/dev/shm").f_flag & os.ST_NOEXEC
 ):
     os.environ.setdefault("TMPDIR", "/dev/shm")
+    tempfile.tempdir = None  # pytest has looked before
 
 # As where nothing was compiled. Programs that tests start go by the same variable themselves.
 if os.environ.get("SFUMATO_ENGINE") == "numpy":
