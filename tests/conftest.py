@@ -23,6 +23,7 @@ if (
     and not os.statvfs("/dev/shm").f_flag & os.ST_NOEXEC
 ):
     os.environ.setdefault("TMPDIR", "/dev/shm")
+    tempfile.tempdir = None  # pytest has looked before
 
 # As where nothing was compiled. Programs that tests start go by the same variable themselves.
 if os.environ.get("SFUMATO_ENGINE") == "numpy":
@@ -79,11 +80,15 @@ def pytest_xdist_auto_num_workers() -> int:
     return -(-3 * len(os.sched_getaffinity(0)) // 2)
 
 
+# Libraries and collected tests stay. To look through them again and again for garbage takes a fifth
+# of the time of the collection, and a tenth of that of the tests.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    # Libraries and collected tests stay. To look through them again and again for garbage takes a
-    # tenth of the time of the tests.
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(20_000, 20, 20)
 
 

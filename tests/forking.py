@@ -360,11 +360,13 @@ def _run(program: str, arguments: Sequence[str], folder: str) -> None:
 
 def _main(descriptor: int) -> None:
     refuse_bare_names()
+    gc.disable()  # what is loaded stays
     for name in _LOADED:
         importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a library has started a thread"
     gc.collect()
     gc.freeze()
+    gc.enable()
     with socket.socket(fileno=descriptor) as control:
         child = _serve(control)
     if child is not None:

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import cached_property
 
 from sfumato.shared.core.features import PHASES
 from sfumato.shared.errors import PrivacyError
@@ -92,7 +93,7 @@ class CircularLaw:
         distance = min(offset % self.circle, -offset % self.circle)
         return Fraction(self.weight if distance <= self.arc else 1 << self.bits, self.mass)
 
-    @property
+    @cached_property
     def gain(self) -> float:
         """The real number eta by which the mean of ``exp(2 pi i report / Q)`` shrinks.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from decimal import Decimal, getcontext, localcontext
 from fractions import Fraction
+from functools import cache
 
 _DIGITS = 80
 _FAR = 40
@@ -58,15 +59,18 @@ def _normal_below(x: Decimal) -> Decimal:
     square = x * x
     term = total = x
     k = 1
-    while abs(term) > abs(total) * Decimal(10) ** -(getcontext().prec + 10) and term:
+    precision = getcontext().prec
+    least = Decimal(10) ** -(precision + 10)
+    while abs(term) > abs(total) * least and term:
         k += 2
         term = term * square / k
         total += term
-    density = (-square / 2).exp() / (2 * _pi()).sqrt()
+    density = (-square / 2).exp() / (2 * _pi(precision)).sqrt()
     return Decimal(1) / 2 + density * total
 
 
-def _pi() -> Decimal:
+@cache
+def _pi(_precision: int) -> Decimal:
     """Machin: pi = 16 arctan(1/5) - 4 arctan(1/239), in the precision of the context."""
     return 16 * _inverse_tangent(5) - 4 * _inverse_tangent(239)
 

@@ -1,4 +1,8 @@
-"""Databases for tests: copies of a template that the migrations made once in this process."""
+"""Databases for tests: copies of a template that the migrations made once in this process.
+
+Postgres takes longer to make one than most tests take. So what a test leaves behind is removed, and
+the database serves the next test of this process.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +38,24 @@ POSTGRES = make_url(
 
 _templates: dict[str, str] = {}
 """By kind: the path of a SQLite file, or the name of a Postgres database."""
+_spares: dict[bool, list[str]] = {True: [], False: []}
+"""Postgres databases for next tests, by whether they are empty."""
+_DESCRIBED = """
+SELECT md5(string_agg(line, chr(10) ORDER BY line)) FROM (
+    SELECT concat_ws(' ', relname, relkind, attname, format_type(atttypid, atttypmod), attnotnull)
+    FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+    WHERE relnamespace = 'public'::regnamespace AND attnum > 0
+    UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'
+    UNION ALL SELECT concat_ws(' ', conrelid::regclass, pg_get_constraintdef(oid))
+    FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+    UNION ALL SELECT concat_ws(' ', tgrelid::regclass, tgname, tgenabled)
+    FROM pg_trigger WHERE NOT tgisinternal
+    UNION ALL SELECT concat_ws(' ', proname, prosrc)
+    FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+) AS described (line)
+"""
+_FILLED = ("alembic_version", "server")
+"""Tables that have rows in a new database."""
 
 
 @asynccontextmanager
@@ -92,19 +115,26 @@ async def open_postgres(*, is_empty: bool = False, options: str = "") -> AsyncIt
         yield store
     finally:
         await store.close()
-        drop_postgres(name)
+        if options:
+            drop_postgres(name)
+        else:
+            give_back_postgres(name, is_empty=is_empty)
 
 
 async def create_postgres(
     name: str | None = None, *, is_empty: bool = False, options: str = ""
 ) -> str:
     """Make a Postgres database, with the tables of this release unless it is to be empty."""
-    name = name or f"sfumato_test_{uuid.uuid4().hex}"
+    name = name or _draw_name()
+    if _spares[is_empty] and not options:
+        _run_on_postgres(f"ALTER DATABASE {_spares[is_empty].pop()} RENAME TO {name}")
+        return name
     if is_empty:
         _run_on_postgres(f"CREATE DATABASE {name} {options}")
         return name
     if "postgres" not in _templates:
-        template = await create_postgres(is_empty=True)
+        template = _draw_name()
+        _run_on_postgres(f"CREATE DATABASE {template}")
         atexit.register(drop_postgres, template)
         await _migrate(address_of(template))
         _templates["postgres"] = template
@@ -117,6 +147,70 @@ def drop_postgres(name: str) -> None:
     _run_on_postgres(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+def give_back_postgres(name: str, *, is_empty: bool = False) -> None:
+    """Keep a database for a next test, under a name that no process of this test has heard of.
+
+    One whose tables are other than those of the template is removed.
+    """
+    spare = _draw_name()
+    _run_on_postgres(
+        f"ALTER DATABASE {name} ALLOW_CONNECTIONS false",
+        f"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = '{name}'",
+        f"ALTER DATABASE {name} RENAME TO {spare}",
+        f"ALTER DATABASE {spare} ALLOW_CONNECTIONS true",
+    )
+    if not (_empty if is_empty else _refill)(spare):
+        drop_postgres(spare)
+        return
+    _spares[is_empty].append(spare)
+
+
+def _empty(name: str) -> bool:
+    with _connect(name) as connection:
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    return True
+
+
+def _refill(name: str) -> bool:
+    """Put the rows of the template in the place of all others; return whether all is as there."""
+    described, tables, rows = _read_template(_templates["postgres"])
+    with _connect(name) as connection:
+        if connection.execute(_DESCRIBED.encode()).fetchone() != described:
+            return False
+        # No trigger runs, such as the one that keeps the audit log.
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("; ".join(f"DELETE FROM {table}" for table in tables).encode())
+        for table, values in zip(_FILLED, rows, strict=True):
+            places = ", ".join(["%s"] * len(values))
+            connection.execute(f"INSERT INTO {table} VALUES ({places})".encode(), values)
+    return True
+
+
+@cache
+def _read_template(name: str) -> tuple[Any, list[str], list[tuple[Any, ...]]]:
+    """Return a description of the tables, their names, and the rows of those that are filled."""
+    with _connect(name) as connection:
+        described = connection.execute(_DESCRIBED.encode()).fetchone()
+        named = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        tables = [table for (table,) in connection.execute(named)]
+        rows = [
+            row
+            for table in _FILLED
+            for row in connection.execute(f"SELECT * FROM {table}".encode())
+        ]
+    return described, tables, rows
+
+
+@atexit.register
+def _drop_spares() -> None:
+    for spare in [*_spares[True], *_spares[False]]:
+        drop_postgres(spare)
+
+
+def _draw_name() -> str:
+    return f"sfumato_test_{uuid.uuid4().hex}"
+
+
 def find_address(store: Store, **changes: Any) -> str:
     """Return the address of a store's database, with changes to its parts."""
     return store.engine.url.set(**changes).render_as_string(hide_password=False)
@@ -127,14 +221,21 @@ def address_of(name: str) -> str:
     return POSTGRES.set(database=name).render_as_string(hide_password=False)
 
 
-def _run_on_postgres(statement: str) -> None:
-    server = POSTGRES.set(drivername="postgresql").render_as_string(hide_password=False)
+def _run_on_postgres(*statements: str) -> None:
     try:
-        connection = psycopg.connect(server, autocommit=True, connect_timeout=5)
+        connection = _connect(POSTGRES.database)
     except psycopg.OperationalError as error:
         pytest.skip(f"no Postgres answers at {POSTGRES}: {type(error).__name__}")
     with connection:
-        connection.execute(statement.encode())
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def _connect(database: str | None) -> psycopg.Connection[Any]:
+    address = POSTGRES.set(drivername="postgresql", database=database)
+    return psycopg.connect(
+        address.render_as_string(hide_password=False), autocommit=True, connect_timeout=5
+    )
 
 
 async def _migrate(database_url: str) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import os
 import shutil
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 from sqlalchemy import Engine
 
@@ -32,9 +30,9 @@ from sfumato.shared.system import SystemSource
 from sfumato.shared.wire import PayloadForm, SketchHeader
 from sfumato.shared.wire.message import encode_header
 from sfumato.shared.wire.sum_messages import CommitRequest, ReportsRequest
+from tests.aggregator.databases import address_of, create_postgres, give_back_postgres
 from tests.shared.sharing.samples import make_draft
 
-POSTGRES = os.environ.get("SFUMATO_TEST_POSTGRES", "postgresql://127.0.0.1:5432/test")
 ORIGIN = 1_000_000
 HOUR = 3600
 
@@ -197,17 +195,9 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield str(tmp_path / "helper.db")
         return
-    name = f"sfumato_helper_{uuid.uuid4().hex}"
-    try:
-        server = psycopg.connect(POSTGRES, autocommit=True)
-    except psycopg.OperationalError:
-        pytest.skip("no Postgres answers")
-    with server:
-        server.execute(f'CREATE DATABASE "{name}"')
-        try:
-            yield POSTGRES.rpartition("/")[0] + f"/{name}"
-        finally:
-            server.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    name = asyncio.run(create_postgres(is_empty=True))
+    yield address_of(name).replace("+psycopg", "")
+    give_back_postgres(name, is_empty=True)
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ class DiscreteKNorm:
         """``2^52 / rate``: radii fall by a factor e over this many steps; exact."""
         return self.radius.scale
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """Variance of one real coordinate of a feature: mean of x^2 over T P, over the law of T.
 
