@@ -20,8 +20,9 @@ class Campaigns:
     next_phase
         Publish the next phase now, without waiting for silent devices.
 
-        409 while windows are open, or the answer that it is planned from is being computed. Refused
-        where no plan that promises an answer follows; `anyway` goes on nevertheless.
+        Where the answer that it is planned from must be computed first, the server goes on by
+        itself then. Refused while windows are open, and where no plan that promises an answer
+        follows; `anyway` goes on nevertheless.
     """
 
     begin_campaign = Call(

@@ -197,7 +197,7 @@ async def test_a_phase_waits_for_silent_devices_until_a_day_has_passed_or_the_op
     server.clock.seconds = START + 2 * DAY + 7200.0
     await run.send(0)
     # Its answer is computed first; nobody must ask once more.
-    assert "waits for its decode" in (await server.desk.operate("POST", url, {})).json()["detail"]
+    assert states((await server.desk.operate("POST", url, {})).json())[1] == "its decode"
     assert (await run.go_on(moved_s=10.0))["phases"][2]["study_id"] is not None
 
 

@@ -187,7 +187,7 @@ class CampaignService(Service):
         # Silent devices are awaited until the next phase begins; where that is past, for a day.
         later = [each.window.origin for each in terms.phases[record.number + 1 :][:1]]
         deadline = max(end + _GRACE_S, study.study.created + _SLOW_S, *later)
-        is_over = now >= end and (not awaited or now >= deadline)
+        is_over = now >= end and (not awaited or now >= deadline or record.is_asked)
         waits = None
         if record.ended is None:
             waits = "its windows are open"
@@ -288,8 +288,13 @@ class CampaignService(Service):
                 async with self._store.begin(write=True) as transaction:
                     await transaction.change(PhaseRecord, record.study_id, is_asked=True)
             following = None
-            if study.next_study is None:
-                following = await self._following.plan(records, study, anyway=anyway)
+            try:
+                if study.next_study is None:
+                    following = await self._following.plan(records, study, anyway=anyway)
+            except WaitError:
+                if not is_asked:
+                    raise
+                return await self.describe(study_id)
             await self._go_on(records, study, terms.phases, following, actor=actor)
         return await self.describe(study_id)
 

@@ -7,6 +7,7 @@ import { count, days, share, whole } from "../base/words.js";
 import { pill } from "../studies/list.js";
 
 const MOST_SHARES = 5;
+const PAUSE_MS = 1000;
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 const linkTo = (decode, text) => h("a", { href: `#studies/${decode.study_id}/decodes/${decode.decode_id}` }, text);
@@ -87,6 +88,9 @@ function nextForm({ phases }, goOn) {
   );
 }
 
+/** Whether the server is about to go on by itself. */
+const isComputing = ({ phases }) => phases.some(({ waits }) => waits === "its decode");
+
 /** The card of the campaign that a study is a phase of. */
 export async function campaignPanel(study, scope, signal) {
   const path = `/v1/studies/${study.study_id}/campaign`;
@@ -107,7 +111,9 @@ export async function campaignPanel(study, scope, signal) {
       (scope === "operator" && nextForm(found, goOn)) || "",
     );
     place.replaceChildren(halted ? problemBox(new Problem(halted.problem, halted.problem.status)) : "");
+    if (isComputing(found)) setTimeout(look, PAUSE_MS);
   }
-  await attempt(place, signal, async () => draw(await request(path, { signal })));
+  const look = async () => signal.aborted || attempt(place, signal, async () => draw(await request(path, { signal })));
+  await look();
   return h("section", { class: "card", "aria-label": "Campaign" }, body, place);
 }
