@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
@@ -72,6 +71,8 @@ def _measure_changes(
     changes: Sequence[Change], first: Measurement, second: Measurement
 ) -> Iterator[Change]:
     """Yield the changes, those of shares as they were measured; noise hides that of a phantom."""
+    from scipy.special import ndtr  # noqa: PLC0415 - a server seldom needs it
+
     is_clear = ~(first.is_phantom | second.is_phantom)
     shares = [np.where(is_clear, each.shares, 1.0) for each in (first, second)]
     # Of the noise, and of the records as a sample.
