@@ -142,7 +142,8 @@ async def test_two_changes_at_once_leave_one_key(server: Server) -> None:
     new = [old.with_key(101 + i) for i in range(4)]
     answers = await asyncio.gather(*(change(server, old, key) for key in new))
     assert sorted(answer.status_code for answer in answers)[0] == 201
-    assert {answer.status_code for answer in answers[:]} <= {201, 409, 422}
+    # 401 where the signing key was replaced before the request was looked at.
+    assert {answer.status_code for answer in answers} <= {201, 401, 409, 422}
     assert [answer.status_code for answer in answers].count(201) == 1
     statuses = [(await ask(server, key)).status_code for key in new]
     assert statuses.count(200) == 1
