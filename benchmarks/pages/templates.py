@@ -71,7 +71,7 @@ def pivot_cases(
     Parameters
     ----------
     heads
-        Of the first cells of a line.
+        Headings of the columns that name a case.
     pattern
         Its groups are the first cells, and the last one the column.
     cell
@@ -79,7 +79,7 @@ def pivot_cases(
     columns
         Those to show, in their order; all by default.
     order
-        Of lines, by their first cells; that of the rows by default.
+        Sort key of a line, given its first cells; lines keep the order of the rows by default.
     """
 
     def list_lines(rows: Sequence[Row]) -> Iterable[str]:

@@ -14,9 +14,14 @@ from dataclasses import replace
 
 from sfumato.device_agent.settings.agent_settings import Settings
 from sfumato.device_agent.store.database import DATABASE_NAME, open_database
-from sfumato.device_agent.store.identity import list_studies, load_identity
+from sfumato.device_agent.store.identity import (
+    list_studies,
+    load_first_device,
+    load_identity,
+    load_next,
+    load_previous,
+)
 from sfumato.device_agent.store.outbox import count_sketches
-from sfumato.device_agent.store.phases import find_first, load_next, load_previous
 from sfumato.device_agent.store.server_state import load_notice
 from sfumato.shared.errors import PlanMismatchError, SketchError
 from sfumato.shared.plan import PHASE_NAMES, SketchPlan, decode_plan
@@ -95,7 +100,7 @@ def reads(settings: Settings, plan: SketchPlan, connection: sqlite3.Connection) 
         return False
     if plan.campaign.devices == "all":
         return True
-    return plan.campaign.draw(find_first(connection, settings.study)) == plan.campaign.number
+    return plan.campaign.draw(load_first_device(connection, settings.study)) == plan.campaign.number
 
 
 def find_next(connection: sqlite3.Connection, study: bytes, plan: SketchPlan) -> bytes | None:

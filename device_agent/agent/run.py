@@ -40,9 +40,9 @@ from sfumato.device_agent.server.connection import make_context
 from sfumato.device_agent.settings.agent_settings import Settings
 from sfumato.device_agent.sources.settings import StreamSettings
 from sfumato.device_agent.store.database import check_folder
+from sfumato.device_agent.store.identity import load_next
 from sfumato.device_agent.store.key import key_folder, load_digest_key
 from sfumato.device_agent.store.outbox import count_sketches
-from sfumato.device_agent.store.phases import load_next
 from sfumato.device_agent.store.positions import load_positions
 from sfumato.device_agent.store.repair import holding
 from sfumato.shared.core.features import feature_table

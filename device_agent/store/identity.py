@@ -30,7 +30,7 @@ from sfumato.shared.errors import ConfigError
 
 _HOLDER = "holder"
 _HOLDER_BYTES = 16
-NEXT = "next"
+_NEXT = "next"
 """The key of the study that follows in a campaign."""
 FORGOTTEN = "forgotten"
 """The one key of an identity that was erased while its ledger stayed."""
@@ -221,8 +221,28 @@ def save_identity(
         if follows is not None:
             for table in ("open_windows", "open_slots"):
                 connection.execute(f"DELETE FROM {table} WHERE study = ?", (follows,))
-            write_meta(connection, follows, [(NEXT, identity.study)])
+            write_meta(connection, follows, [(_NEXT, identity.study)])
     load_holder(connection)
+
+
+def load_next(connection: sqlite3.Connection, study: bytes) -> bytes | None:
+    """Return the study that the device joined after this one; None if it has joined none."""
+    return _load_meta(connection, study, _NEXT)  # type: ignore[no-any-return]
+
+
+def load_previous(connection: sqlite3.Connection, study: bytes) -> bytes | None:
+    """Return the study that the device left for this one; None if it left none."""
+    row = connection.execute(
+        "SELECT study FROM meta WHERE key = ? AND value = ?", (_NEXT, study)
+    ).fetchone()
+    return None if row is None else bytes(row["study"])
+
+
+def load_first_device(connection: sqlite3.Connection, study: bytes) -> bytes:
+    """Return the device's identity in the first study that it joined of this study's campaign."""
+    while (before := load_previous(connection, study)) is not None:
+        study = before
+    return bytes(_load_meta(connection, study, "device"))
 
 
 def load_generation(connection: sqlite3.Connection) -> str:

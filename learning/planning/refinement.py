@@ -202,7 +202,7 @@ class Refinement:
         Parameters
         ----------
         seed
-            Of its frequencies: 64 hexadecimal digits, which are published.
+            64 hexadecimal digits, published, from which the plan's frequencies are drawn.
         sizes
             Fields to take the place of those in :attr:`sizes`.
 
@@ -388,7 +388,9 @@ def refine(
     columns = choose_columns(pilot, calibration, histogram)
     if not any(column.is_kept for column in calibration.columns):
         raise ConfigError(
-            "has no column that varies", field="pilot", fix="run a pilot with other columns"
+            "found no column whose values differ",
+            field="pilot",
+            fix="run a pilot with other columns",
         )
     spent = pilot.release.epsilon if main.shares_records else Fraction(0)
     if main.epsilon <= spent:

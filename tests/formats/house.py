@@ -1,4 +1,4 @@
-"""What houses, brokers and collectors of measurements write: mostly objects in lines."""
+"""Formats of home automation, message brokers and collectors: mostly a JSON object per line."""
 
 from tests.formats.declaration import Format
 

@@ -1,4 +1,4 @@
-"""What no source reads, and the command that makes lines of it."""
+"""Formats that no source reads, each with the command that turns it into lines."""
 
 from tests.formats.declaration import Refused
 

@@ -1,4 +1,4 @@
-"""What spreadsheets, loggers and meters write: tables of text."""
+"""Formats of spreadsheets, loggers and meters: tables of text."""
 
 from tests.formats.declaration import Format
 

@@ -163,7 +163,7 @@ def read_lines(lines: Sequence[str], found: Guess) -> Table:
     whole = [i for i, row in enumerate(rows) if row is not None and len(row) == n_fields]
     if not whole:
         raise ConfigError(
-            "has no line that can be split into fields: quotes do not match",
+            "cannot be split into fields: no line has matching quotes",
             field=found.source["path"],
             fix="name a file of CSV, JSON lines or line protocol",
         )
