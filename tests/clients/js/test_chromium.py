@@ -193,6 +193,24 @@ def test_a_call_ends_where_the_browser_deletes_the_data_under_it_and_the_tab_goe
     study.check()
 
 
+def test_a_call_ends_where_the_store_does_not_answer_and_nothing_is_lost(
+    browser: Browser, server: Aggregator, client: Client
+) -> None:
+    study = Study(server, client, "silent")
+    records = np.random.default_rng(8).normal(scale=4.0, size=(3, 2))
+    tab = browser.open_tab()
+    run(tab, "silent", ("enrol", study.code), *add(records.tolist(), study.times(0, 0, 0)))
+    tab.evaluate("hastenTimers()")
+    tab.evaluate("holdStore()")
+    (silent,) = run(tab, "silent", ("flush",), keep=True)
+    assert "store: was closed by the browser, or does not answer" in silent["error"]
+    tab.evaluate("freeStore()")
+    (flushed,) = run(tab, "silent", ("flush",), keep=True)
+    assert (flushed["released"], flushed["sent"]) == (1, 1)
+    study.expected.add(records)
+    study.check()
+
+
 def test_where_the_browser_refuses_to_store_nothing_is_enrolled_and_the_owner_is_told(
     browser: Browser, server: Aggregator, client: Client
 ) -> None:

@@ -60,13 +60,24 @@ export function openIndexedDb(name = "sfumato"): Store {
         };
       }
       const end = (): void => {
+        clearTimeout(timer);
         database.removeEventListener("close", end);
         reject(failure ?? transaction.error ?? new DOMException("closed", "AbortError"));
       };
       // Where a database is closed by force, a transaction that has not begun never ends in Chromium; none is committed.
+      // Now and then nor is the closing told.
+      const timer = setTimeout(() => {
+        try {
+          transaction.abort();
+        } catch {
+          return; // it is being committed
+        }
+        end();
+      }, PATIENCE_MS);
       database.addEventListener("close", end);
       transaction.onabort = end;
       transaction.oncomplete = () => {
+        clearTimeout(timer);
         database.removeEventListener("close", end);
         resolve();
       };
@@ -81,7 +92,7 @@ export function openIndexedDb(name = "sfumato"): Store {
       // A connection that is about to close does not say so at once.
       opened = undefined;
       const fix = "do it again; if it fails again, see whether the disk is full or this site's data were deleted";
-      throw new SketchError("store", "store", `was closed by the browser (${why})`, fix, "storage-closed");
+      throw new SketchError("store", "store", `was closed by the browser, or does not answer (${why})`, fix, "storage-closed");
     }
   };
 
