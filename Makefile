@@ -32,8 +32,8 @@ demo: .venv/.stamp-demo  ## run devices, aggregator and analyst on example data;
 test: .venv/.stamp-dev .venv/.stamp-js .venv/.stamp-tools  ## run the tests on every core; ARGS="tests/shared -k wire" selects some
 	@echo 'test: running the tests on every core' >&2
 	@# Each worker runs neighbours, which share what a module set up, and takes over others at the end.
-	@# A test that hangs ends its worker, after a stack trace, so that a run tells which one it was.
-	@status=0; $(VENV) -m pytest -n auto --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true $(ARGS) || \
+	@# A test that hangs ends its worker, and the run shows where it and its programs waited.
+	@status=0; $(VENV) -m pytest -n auto --dist worksteal -p tests.hangs $(ARGS) || \
 		status=$$?; .ci/tools --say; exit $$status
 
 soak: .venv/.stamp-spark  ## run the long explorations, an hour or more; ARGS="tests/fuzz" selects some

@@ -33,6 +33,7 @@ from typing import Any, AnyStr
 from unittest import mock
 
 from tests.bare_names import refuse_bare_names
+from tests.hangs import LIMIT_S, watch
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -308,6 +309,7 @@ def _become(request: Mapping[str, Any], files: Sequence[int]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if request["session"]:
         os.setsid()
+    watch(0.9 * LIMIT_S, ends=False)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
