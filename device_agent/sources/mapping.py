@@ -288,7 +288,7 @@ def _require_unconverted(dimension: Dimension, column: FieldSettings) -> None:
 
 def _make_time_field(settings: SourceSettings) -> TimeField | None:
     name, form = settings.timestamp, settings.timestamp_format
-    if name is None:
+    if name is None or settings.stamps_arrival:
         return None
     zone = find_zone(settings.timestamp_zone)
     form, _, unix = form.partition(" or ") if form.startswith("iso8601") else (form, "", "")

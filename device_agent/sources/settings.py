@@ -48,6 +48,8 @@ KINDS = {
 
 _FILE = "file:"
 _EITHER = "iso8601 or "
+ARRIVAL = "arrival"
+"""The time at which a record came, where a source knows it."""
 _TIME_FORMATS = ("iso8601", "unix", "unix_ms", "unix_us", "unix_ns", "excel")
 
 
@@ -209,7 +211,11 @@ class SourceSettings(ValueSettings):
         "no record.",
         default="",
     )
-    timestamp: Text | None = member("The field that holds a record's time.", default=None)
+    timestamp: Text | None = member(
+        "The field that holds a record's time. Of `mqtt` and `stdin` it may be `arrival`, this "
+        "machine's clock when the record came.",
+        default=None,
+    )
     timestamp_format: Annotated[
         str,
         Rule(
@@ -249,6 +255,11 @@ class SourceSettings(ValueSettings):
     def origins(self) -> tuple[Origin, ...]:
         """Origins of the records, as far as the settings tell."""
         return (self._origin("other", self.kind),)
+
+    @property
+    def stamps_arrival(self) -> bool:
+        """Whether the source itself states each record's time: no field holds it."""
+        return False
 
     @property
     def identity(self) -> str | None:

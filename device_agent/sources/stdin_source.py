@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal
+
+import numpy as np
 
 from sfumato.device_agent.sources.growing_ids import GrowingIds
 from sfumato.device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
 from sfumato.device_agent.sources.line_file import LineBatcher
-from sfumato.device_agent.sources.settings import TextSettings
+from sfumato.device_agent.sources.settings import ARRIVAL, TextSettings
+from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import Origin
 from sfumato.shared.reading import Block, LineCutter
 from sfumato.shared.structure import Text, declared, member
@@ -30,6 +35,20 @@ class StdinSettings(TextSettings):
     id: Text | None = member(
         "A field with a whole number that grows from record to record.", default=None
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stamps_arrival and self.timestamp_clock is not None:
+            raise ConfigError(
+                'cannot be combined with timestamp = "arrival"',
+                field="timestamp_clock",
+                fix="remove it, or name the field with the date as timestamp",
+            )
+
+    @property
+    def stamps_arrival(self) -> bool:
+        """See ``SourceSettings``."""
+        return self.timestamp == ARRIVAL
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -94,7 +113,10 @@ class StdinSource(RecordSource):
     def read_batch(self) -> RecordBatch | None:
         """See ``RecordSource``."""
         while (found := self._lines.read(self._fetch)) is not None:
-            batch = self._ids.make_batch(found[0])
+            table = found[0]
+            if self._settings.stamps_arrival:
+                table = replace(table, timestamps=np.full(len(table.timestamps), time.time()))
+            batch = self._ids.make_batch(table)
             self.report.notes[:] = self._ids.describe()
             if batch is not None:
                 return batch

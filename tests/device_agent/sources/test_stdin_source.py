@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from sfumato.device_agent.sources.stdin_source import StdinSource
-from sfumato.shared.errors import RecordError
+from sfumato.shared.errors import ConfigError, RecordError
 from tests.device_agent.sources.streams import DIGEST_KEY, Reader, make_stream
 
 
@@ -75,6 +76,28 @@ def test_chunks_change_nothing(cuts: list[int]) -> None:
     found += numbers(pipe)
     pipe.close()
     assert found == list(range(13))
+
+
+def test_a_record_without_a_time_may_have_that_of_its_arrival(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pipe = Pipe(make_reader(timestamp="arrival"))
+    times = []
+    for i in range(2):
+        monkeypatch.setattr(time, "time", lambda moment=1000.5 + i: moment)
+        pipe.write(b"x,y,arrival\n1,0,7\nbad,0,8\n" if i == 0 else b"\n2,0,9\n")
+        while (batch := pipe.source.read_batch()) is not None:
+            times += batch.timestamps.tolist()
+    pipe.finish()
+    pipe.close()
+    # A line that is no record of values has a time too, and what a field says counts for nothing.
+    assert times == [1000.5, 1000.5, 1001.5, 1001.5]
+    assert not any("time" in line for line in pipe.source.report.describe())
+
+
+def test_the_time_of_arrival_has_no_time_of_day_of_its_own() -> None:
+    with pytest.raises(ConfigError, match=r"timestamp_clock.*arrival"):
+        make_reader(timestamp="arrival", timestamp_clock="clock")
 
 
 def test_records_with_ids_are_known_when_they_are_fed_again() -> None:
