@@ -202,9 +202,9 @@ def _add_init(commands: argparse._SubParsersAction[_Parser]) -> None:
     init.add_argument(
         "--guess",
         metavar="FILE|URL",
-        help="look at a file, or at the JSON that an address gives; print a configuration that "
-        "reads it, what is doubtful, and its first records as they will be read, and do nothing "
-        "else",
+        help="look at a file, at the JSON that an address gives, or at what an MQTT topic brings "
+        "(mqtt://HOST/TOPIC); print a configuration that reads it, what is doubtful, and its "
+        "first records as they will be read, and do nothing else",
     )
     filling = init.add_argument_group("with --print-config")
     filling.add_argument("--csv", metavar="FILE", help="the file with the records")

@@ -73,14 +73,24 @@ def _print_config(options: SimpleNamespace) -> int:
 
 
 def _guess(options: SimpleNamespace) -> int:
-    from sfumato.device_agent.agent.guess import guess_address, guess_file
+    from sfumato.device_agent.agent.guess import (
+        LISTEN_S,
+        guess_address,
+        guess_file,
+        guess_topic,
+    )
     from sfumato.device_agent.cli.sample import show_guess
     from sfumato.shared.wire import decode_enrolment_code
 
     code = None if options.code is None else decode_enrolment_code(_read_secret(options.code))
     given = {"server": code.server, "study": code.study.hex()} if code else {}
-    is_address = options.guess.startswith(("https://", "http://"))
-    found = guess_address(options.guess) if is_address else guess_file(Path(options.guess))
+    if options.guess.startswith(("mqtt://", "mqtts://")):
+        sys.stderr.write(f"listening for {LISTEN_S:g} s; Ctrl-C looks at what came until then\n")
+        found = guess_topic(options.guess)
+    elif options.guess.startswith(("https://", "http://")):
+        found = guess_address(options.guess)
+    else:
+        found = guess_file(Path(options.guess))
     print(show_guess(found, given), end="")
     return 0
 

@@ -57,11 +57,15 @@ def is_topic(topic: str) -> bool:
 _MAX_TOPIC_BYTES = 65535
 
 
-def make_client(settings: BrokerSettings, *, manual_ack: bool = False) -> mqtt.Client:
-    """Return a client with a persistent session, not connected yet.
+def make_client(
+    settings: BrokerSettings, *, manual_ack: bool = False, is_persistent: bool = True
+) -> mqtt.Client:
+    """Return a client, not connected yet.
 
     Parameters
     ----------
+    is_persistent
+        Whether the broker keeps the session, and what comes for it meanwhile.
     manual_ack
         Whether a message is acknowledged only by ``Client.ack``.
 
@@ -82,7 +86,7 @@ def make_client(settings: BrokerSettings, *, manual_ack: bool = False) -> mqtt.C
     client = mqtt.Client(
         CallbackAPIVersion.VERSION2,
         client_id=settings.client_id,
-        clean_session=False,
+        clean_session=not is_persistent,
         manual_ack=manual_ack,
     )
     if settings.username is not None:

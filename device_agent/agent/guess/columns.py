@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, takewhile
 from typing import Any
 
 from sfumato.device_agent.agent.guess.tables import MOSTLY, Guess, Table
@@ -57,8 +57,13 @@ def examine_table(table: Table, found: Guess) -> None:
 
 def _name_columns(columns: Iterable[str], found: Guess) -> None:
     """Name a dimension after each column, or after the key of its messages."""
+    columns = list(columns)
+    # Topics mostly begin alike.
+    levels = zip(*(column.split("/")[:-1] for column in columns), strict=False)
+    n_shared = sum(1 for _ in takewhile(lambda names: len(set(names)) == 1, levels))
     for column in columns:
-        name = re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_") or "x"
+        own = "_".join(column.split("/")[n_shared:])
+        name = re.sub(r"[^a-z0-9]+", "_", own.lower()).strip("_") or "x"
         others = (f"{name}_{i}" for i in count(2))
         while name in found.columns:
             name = next(others)
@@ -122,7 +127,9 @@ def _find_key(texts: Table, numbers: Sequence[str]) -> str | None:
         return None
     for name, values in texts.items():
         n_kinds = len(set(map(str, values)))
-        is_key = 2 <= n_kinds <= _MOST_KEYS and 3 * n_kinds <= len(values)
+        # Of messages each topic may have been seen once.
+        is_often = name == "topic" or 3 * n_kinds <= len(values)
+        is_key = 2 <= n_kinds <= _MOST_KEYS and is_often
         is_named = _KEY_NAME.search(name) or _NUMBERED.search(name)
         if is_key and is_named and None not in values:
             return name

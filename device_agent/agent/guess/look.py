@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,7 +90,11 @@ def _show(found: Guess) -> None:
     dimensions = [Dimension(name=name, unit="1", lower=-1.0, upper=1.0) for name in names]
     document = {"name": "guess", "source": found.source, "columns": found.columns}
     stream = without_lock(structure(StreamSettings, document, "streams[0]"))
-    with closing(open_source(stream, dimensions, (), bytes(32))) as source:
+    # The interval that is not over yet is shown too, as it stands.
+    ahead_s = 0.0 if stream.source.join is None else stream.source.join.every_s
+    with closing(
+        open_source(stream, dimensions, (), bytes(32), now=lambda: time.time() + ahead_s)
+    ) as source:
         for batch in source.read():
             for moment, values in zip(batch.timestamps, batch.values, strict=True):
                 if "join" in found.source and np.isnan(values).all():

@@ -15,7 +15,7 @@ from sfumato.shared.reading.records import read_number
 _UNIX: Final = {"unix": 1, "unix_ms": 10**3, "unix_us": 10**6, "unix_ns": 10**9}
 _RECENT = (946_684_800, 4_102_444_800)
 """The years 2000 to 2099: a number of seconds between is likely a time."""
-_TIME_NAME = re.compile(r"(?i)time|date|datum|zeit|uhr|stamp|\bts\b|^t$|last_changed|moment")
+_TIME_NAME = re.compile(r"(?i)(?<!up)time|date|datum|zeit|uhr|stamp|\bts\b|^t$|last_changed|moment")
 
 
 def find_times(table: Table, found: Guess) -> list[str]:
