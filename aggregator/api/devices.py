@@ -112,10 +112,9 @@ async def change_key(
 async def exclude_device(
     device: DeviceId, body: ExclusionRequest, services: ServicesDep, operator: Operator
 ) -> ExclusionBody:
-    excluded, counts = await services.roster.exclude(
-        device, reason=body.reason, actor=operator.key_id
-    )
-    return make_body(ExclusionBody, excluded, **vars(counts))
+    done = await services.roster.exclude(device, reason=body.reason, actor=operator.key_id)
+    later = [each.hex() for each in done.later]
+    return make_body(ExclusionBody, done.device, later=later, **vars(done.sketches))
 
 
 @serves(router, Devices.revoke_device, tags=["operators"])

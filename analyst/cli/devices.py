@@ -43,10 +43,12 @@ def _show(client: Client, device_id: Device) -> Answer:
 
 @command(app, "exclude", 'sfumato device exclude DEVICE --reason "sensor was tampered with"')
 def _exclude(client: Client, device_id: Device, reason: Reason) -> Answer:
-    """Subtract all sketches of a device from every sum. Later ones are refused."""
+    """Subtract all sketches of a device from every sum, in later phases too; refuse new ones."""
     done = client.exclude_device(device_id, reason=reason)
     yield done
     yield f"device {done.device_id} is excluded; {done.n_subtracted} sketch(es) were subtracted"
+    if done.later:
+        yield f"so it is in {len(done.later)} later phase(s) of its campaign"
     if done.n_kept:
         yield f"{done.n_kept} stay in the sums: their bytes were dropped before"
 

@@ -314,6 +314,11 @@ class ExclusionBody:
     study_id: Hex = member("The study that the device took part in.", SAMPLE_ID)
     excluded: Time = member("When the device was excluded.", SAMPLE_TIME)
     reason: str = member("The first reason that was given.", "sensor was tampered with")
+    later: list[Hex] = member(
+        "What the device is called in the later phases of its campaign that it has joined; these "
+        "are excluded too, and their sketches counted here.",
+        [],
+    )
     n_subtracted: int = member("Number of sketches that were taken out of every sum.", 12)
     n_kept: int = member(
         "Number of sketches that stay in the sums, because retention dropped their payloads.", 0

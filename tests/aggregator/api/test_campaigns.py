@@ -296,6 +296,31 @@ async def test_only_the_device_itself_continues_and_once(run: Run, case: str) ->
     assert answer.status_code in (400, 401, 403, 422), answer.text
 
 
+@pytest.mark.parametrize("verb", ["exclude", "revoke"])
+async def test_what_ends_a_device_in_one_phase_ends_it_in_the_later_ones(
+    run: Run, verb: str
+) -> None:
+    await run.go_on()
+    await run.follow()
+    run.server.clock.seconds = START + 2 * DAY + 60.0
+    await run.send()
+    liar, there = run.keys[0, 0], run.keys[1, 0]
+    url = f"/v1/devices/{liar.device_id.hex()}/{verb}"
+    answer = await run.server.desk.operate("POST", url, {"reason": "lies"})
+    assert answer.status_code == 200
+    states = [
+        (await run.server.desk.read(f"/v1/devices/{each.device_id.hex()}"))["state"]
+        for each in (liar, there, run.keys[1, 1])
+    ]
+    ended = verb.rstrip("e") + "ed"
+    assert states == [ended, ended, "enrolled"]
+    if verb == "exclude":
+        body = answer.json()
+        assert (body["later"], body["n_subtracted"]) == ([there.device_id.hex()], 2)
+        again = await run.server.desk.operate("POST", url, {"reason": "again"})
+        assert again.json() == body
+
+
 async def test_nobody_joins_without_a_token_or_a_device_of_the_phase_before(run: Run) -> None:
     answer = await enrol(
         run.server, Device(80, labels={}).enrolment("", run.first) | {"token": None}

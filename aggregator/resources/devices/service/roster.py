@@ -20,6 +20,7 @@ from sfumato.aggregator.resources.sketches.store.streams import (
     list_streams,
     list_streams_of,
 )
+from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.shared.errors import NotFoundError
 
 
@@ -37,6 +38,15 @@ class DeviceDetails(DeviceSummary):
     """A device with its retired keys, the latest last."""
 
     retired_keys: Sequence[RetiredKeyRecord]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exclusion:
+    """An excluded device, its identities in later phases, and the sketches of all of them."""
+
+    device: DeviceRecord
+    later: Sequence[bytes]
+    sketches: ExcludedSketches
 
 
 class RosterService(Service):
@@ -89,7 +99,8 @@ class RosterService(Service):
     ) -> DeviceDetails:
         """Revoke a key of a device, at once and for good.
 
-        Stored sketches stay in every sum; exclusion removes them.
+        Stored sketches stay in every sum; exclusion removes them. A device that is revoked as a
+        whole is revoked in the later phases of its campaign too, where it has other keys.
 
         Parameters
         ----------
@@ -104,21 +115,26 @@ class RosterService(Service):
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
             device = await _require_device(transaction, device_id, lock=True)
+            about = {"reason": reason, "key_id": key_id.hex() if key_id else None}
             if key_id is None or key_id == key_id_of(device.public_key):
-                is_new = await transaction.revoke(DeviceRecord, device_id, now=now)
+                revoked = [
+                    each.device_id
+                    for each in await _list_phases(transaction, device)
+                    if await transaction.revoke(DeviceRecord, each.device_id, now=now)
+                ]
             else:
                 is_new = await _revoke_retired(transaction, device_id, key_id, now)
-            if is_new:
-                about = {"reason": reason, "key_id": key_id.hex() if key_id else None}
-                await write_entry(
-                    transaction, now, actor, "device.revoke", device_id.hex(), **about
-                )
+                revoked = [device_id] if is_new else []
+            for identity in revoked:
+                await write_entry(transaction, now, actor, "device.revoke", identity.hex(), **about)
             return await _describe(transaction, await _require_device(transaction, device_id))
 
     async def exclude(
         self, device_id: bytes, *, reason: str, actor: str = LOCAL_ACTOR
-    ) -> tuple[DeviceRecord, ExcludedSketches]:
-        """Exclude a device; an excluded one keeps its first reason.
+    ) -> Exclusion:
+        """Exclude a device, in the later phases of its campaign too.
+
+        An excluded one keeps its first reason.
 
         Raises
         ------
@@ -135,18 +151,32 @@ class RosterService(Service):
         async with self._store.begin(write=True) as transaction:
             # Locked: no upload of the device runs meanwhile.
             device = await _require_device(transaction, device_id, lock=True)
-            sketches = await exclude_device(transaction, device_id, now=now, reason=reason)
-            if sketches is not None:
-                about = {"reason": reason, "n_kept": sketches.n_kept}
-                await write_entry(
-                    transaction, now, actor, "device.exclude", device_id.hex(), **about
-                )
+            phases = [each.device_id for each in await _list_phases(transaction, device)]
+            found = {
+                each: await exclude_device(transaction, each, now=now, reason=reason)
+                for each in phases
+            }
+            for each, sketches in found.items():
+                if sketches is not None:
+                    about = {"reason": reason, "n_kept": sketches.n_kept}
+                    await write_entry(
+                        transaction, now, actor, "device.exclude", each.hex(), **about
+                    )
             device = await _require_device(transaction, device_id, lock=True)
-        if sketches is None:
-            # A transaction of its own: it reads every sketch of the device.
-            async with self._store.begin() as transaction:
-                sketches = await count_excluded(transaction, device_id)
-        return device, sketches
+        # A transaction of its own: it reads every sketch of a device that was excluded before.
+        async with self._store.begin() as transaction:
+            counts = [
+                sketches or await count_excluded(transaction, each)
+                for each, sketches in found.items()
+            ]
+        return Exclusion(
+            device=device,
+            later=phases[1:],
+            sketches=ExcludedSketches(
+                n_subtracted=sum(each.n_subtracted for each in counts),
+                n_kept=sum(each.n_kept for each in counts),
+            ),
+        )
 
 
 async def _revoke_retired(
@@ -165,6 +195,25 @@ async def _require_device(
 ) -> DeviceRecord:
     found = await transaction.get(DeviceRecord, device_id, lock=lock)
     return await require_known(transaction, found, "device")
+
+
+async def _list_phases(transaction: Transaction, device: DeviceRecord) -> list[DeviceRecord]:
+    """Return a device, and what it is in each later phase that it has joined; all are locked.
+
+    Those whose study was withdrawn are left out.
+    """
+    found, last = [device], device
+    study = await transaction.get(StudyRecord, device.study_id)
+    while study is not None and study.next_study is not None:
+        members = {"study_id": study.next_study, "continues": last.device_id}
+        later = await transaction.find(DeviceRecord, **members)
+        if later is None:
+            break
+        last = await transaction.get(DeviceRecord, later.device_id, lock=True) or later
+        study = await transaction.get(StudyRecord, study.next_study)
+        if study is not None and study.state != "withdrawn":
+            found.append(last)
+    return found
 
 
 async def _describe(transaction: Transaction, device: DeviceRecord) -> DeviceDetails:
