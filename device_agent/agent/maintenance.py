@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from sfumato.device_agent.agent.campaign import find_next
 from sfumato.device_agent.agent.device import Clock
 from sfumato.device_agent.agent.exchange.comparison import COPIED
 from sfumato.device_agent.settings.agent_settings import Settings
 from sfumato.device_agent.store.database import check_folder, open_database, sum_ledger, transaction
 from sfumato.device_agent.store.disk import lock_folder
 from sfumato.device_agent.store.identity import (
+    Identity,
     erase_database,
     erase_device,
     erase_key,
@@ -33,6 +36,7 @@ from sfumato.device_agent.store.outbox import (
 from sfumato.device_agent.store.repair import holding, repair
 from sfumato.device_agent.store.streams import list_streams, load_stream, resume_stream
 from sfumato.shared.errors import ConfigError, DiskError, LedgerError, NotFoundError
+from sfumato.shared.plan import decode_plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,11 +186,20 @@ def forget_device(settings: Settings, *, also_the_ledger: bool) -> ForgetReport:
             )
             # The key first: without it, what a crash leaves behind can release nothing.
             erase_key(keys)
+            if identity is not None:
+                _erase_begun(folder, connection, identity)
             erase_device(connection)
         erase_set_aside(folder)
         if also_the_ledger:
             erase_database(folder)
     return report
+
+
+def _erase_begun(folder: Path, connection: sqlite3.Connection, identity: Identity) -> None:
+    """Erase the key for the next phase of a campaign, where the device had begun to join it."""
+    following = find_next(connection, identity.study, decode_plan(identity.plan_bytes))
+    if following is not None and following not in list_studies(connection):
+        erase_key(key_folder(folder, following))
 
 
 def _write_new(path: Path, data: bytes) -> None:

@@ -22,6 +22,7 @@ from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import normalise_database_url
 from sfumato.analyst import Client
 from sfumato.device_agent.cli import main
+from sfumato.device_agent.store.key import key_folder
 from sfumato.shared import command
 from sfumato.shared.plan import SketchPlan, plan_to_json
 from tests.commands import run_inside
@@ -344,6 +345,26 @@ def test_a_device_killed_while_it_joins_a_phase_joins_it_once(
     assert [each["released"] for each in gateway.once()] == [0, 2]
     with Client(operator.server.url, key=operator.server.key) as client:
         assert len(list(client.devices(sketch))) == 1
+
+
+def test_who_is_forgotten_while_it_joins_a_phase_leaves_no_key(
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, gateway = join(operator, tmp_path, "forgotten")
+    sketch = operator.publish("forgotten sketch", make_phase(1), follows=study)
+
+    def die(*_: object, **__: object) -> None:
+        raise _KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sfumato.device_agent.agent.enrol.save_identity", die)
+        with pytest.raises(_KilledError):
+            gateway.once()
+    keys = key_folder(gateway.folder / "state", bytes.fromhex(sketch))
+    assert keys.exists()
+    gateway.run("forget", "--yes")
+    assert not keys.exists()
+    assert not list((gateway.folder / "state").rglob("*.key*"))
 
 
 def test_standard_input_takes_part_in_no_campaign(operator: Operator, tmp_path: Path) -> None:
