@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.objects.questions import (
-    ConditionalQuestion,
     MarginalQuestion,
+    MeanQuestion,
     QuantileQuestion,
     QuestionsRequest,
 )
@@ -26,6 +26,7 @@ def make_questions(
     means: Iterable[str | tuple[str, Box]] = (),
     n_points: int = 64,
     allow_narrow: bool = False,
+    histogram: str | None = None,
 ) -> QuestionsRequest:
     """Make a request of questions.
 
@@ -41,6 +42,8 @@ def make_questions(
         Dimensions whose mean is asked for, of all records or paired with a box.
     allow_narrow
         Whether ranges may be narrower than half of the plan's scale.
+    histogram
+        A snapshot of a histogram of the same records, whose columns the answers follow.
 
     Raises
     ------
@@ -51,19 +54,20 @@ def make_questions(
         ranges=[_list_ends(box) for box in ranges],
         quantiles=[QuantileQuestion(dimension=name, share=share) for name, share in quantiles],
         marginals=[MarginalQuestion(dimension=name, points=n_points) for name in marginals],
-        conditional=[_make_mean(mean) for mean in means],
+        means=[_make_mean(mean) for mean in means],
         allow_narrow=allow_narrow,
+        histogram=histogram,
     )
-    if not (asked.ranges or asked.quantiles or asked.marginals or asked.conditional):
+    if not (asked.ranges or asked.quantiles or asked.marginals or asked.means):
         raise ConfigError(
             "asks nothing", field="questions", fix='ask for instance ranges=[{"x": (0, None)}]'
         )
     return asked
 
 
-def _make_mean(mean: str | tuple[str, Box]) -> ConditionalQuestion:
+def _make_mean(mean: str | tuple[str, Box]) -> MeanQuestion:
     name, box = (mean, {}) if isinstance(mean, str) else mean
-    return ConditionalQuestion(mean_of=name, within=_list_ends(box))
+    return MeanQuestion(mean_of=name, within=_list_ends(box))
 
 
 def _list_ends(box: Box) -> dict[str, list[float | None]]:

@@ -36,6 +36,7 @@ Ranges = dict[str, tuple[float | None, float | None]]
     epilog=list_examples(
         'sfumato ask DECODE --range "temperature=70:" --quantile temperature=0.5',
         'sfumato ask DECODE --range "temperature=70:90,wind=:5" --json',
+        "sfumato ask DECODE --range education=12:16 --histogram SNAPSHOT",
         'sfumato ask main.sketch --plan main.toml -k 5 --mean-of wind --where "temperature=70:"',
     )
 )
@@ -79,6 +80,12 @@ def _ask(
             "--allow-narrow", help="Answer ranges narrower than half of the plan's scale."
         ),
     ] = False,
+    histogram: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SNAPSHOT", help="Follow the columns of a histogram of the same records."
+        ),
+    ] = None,
     plan: PlanOfFile = None,
     n_clusters: Annotated[
         int | None, typer.Option("-k", min=1, help="Clusters to decode sketch files with.")
@@ -101,7 +108,14 @@ def _ask(
         marginals=marginals or (),
         means=[(name, box) for name in means or ()],
         allow_narrow=allow_narrow,
+        histogram=histogram,
     )
+    if histogram is not None and plan is not None:
+        raise ConfigError(
+            "is a snapshot of a server, and these are files",
+            field="--histogram",
+            fix="leave it out",
+        )
     if where and not means:
         raise ConfigError("needs a mean", field="--where", fix="add --mean-of NAME")
     if plan is None:
@@ -208,21 +222,28 @@ def _describe(asked: QuestionsRequest, found: AnswersBody) -> Iterator[object]:
     table.add_column("rough bar" if found.is_rough else f"{found.level:.0%} bar", justify="right")
     for box, share in zip(asked.ranges, found.ranges, strict=True):
         cells = _show_bar(share.low, share.high, ".1%")
-        table.add_row(Text(f"share with {_name_box(box)}"), f"{share.share:.1%}", cells)
+        table.add_row(Text(f"share with {_name_box(box)}"), _show_figure(share.share, ".1%"), cells)
     for quantile, value in zip(asked.quantiles, found.quantiles, strict=True):
         words = f"{quantile.dimension} that {quantile.share:.0%} lie below"
         table.add_row(Text(words), f"{value.value:.4g}", _show_bar(value.low, value.high, ".4g"))
-    for question, mean in zip(asked.conditional, found.conditional, strict=True):
+    for question, mean in zip(asked.means, found.means, strict=True):
         words = f"mean {question.mean_of}"
         words += f" with {_name_box(question.within)}" if question.within else ""
-        table.add_row(Text(words), f"{mean.mean:.4g}", _show_bar(mean.low, mean.high, ".4g"))
+        cells = _show_bar(mean.low, mean.high, ".4g")
+        table.add_row(Text(words), _show_figure(mean.mean, ".4g"), cells)
     # Doubt first.
+    refused = [each.refused for each in found.ranges] + [each.refused for each in found.means]
+    yield from (Text(reason) for reason in refused if reason)
     yield from (Text(words) for words in found.words)
     if table.row_count:
         yield table
     for curve in found.marginals:
         yield Text(f"density of {curve.dimension}")
         yield from _draw_curve(curve.x, curve.density)
+
+
+def _show_figure(figure: float | None, form: str) -> str:
+    return "refused" if figure is None else f"{figure:{form}}"
 
 
 def _show_bar(low: float | None, high: float | None, form: str) -> str:

@@ -286,12 +286,13 @@ class AsyncDecode(AsyncJob[DecodeBody]):
         means: Iterable[str | tuple[str, Box]] = (),
         n_points: int = 64,
         allow_narrow: bool = False,
+        histogram: str | None = None,
     ) -> AnswersBody:
         """Answer questions on the records behind a decode; costs no privacy.
 
         Parameters
         ----------
-        ranges, quantiles, marginals, means, n_points, allow_narrow
+        ranges, quantiles, marginals, means, n_points, allow_narrow, histogram
             As in :func:`sfumato.analyst.questions.make_questions`.
 
         Raises
@@ -308,6 +309,7 @@ class AsyncDecode(AsyncJob[DecodeBody]):
             means=means,
             n_points=n_points,
             allow_narrow=allow_narrow,
+            histogram=histogram,
         )
         return await self._client.ask(self.decode_id, asked)
 

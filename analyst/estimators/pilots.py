@@ -33,6 +33,8 @@ from sfumato.shared.plan import (
 
 _FINEST = 1.0 / 8000.0
 """Least scale over the width of the bounds."""
+_WIDE = 200.0
+"""Bounds so many spreads wide stay as they are stated: a sketch loses nothing by them."""
 _UNEVEN = 4.0
 """Scales whose shares of their bounds differ by more are worth a caution."""
 _QUIET = frozenset({"log", "missing"})
@@ -199,7 +201,8 @@ def _make_dimension(stated: Dimension, column: Column, found: Calibration) -> Di
     """Make a column of the sketch: as calibrated, inside what is stated."""
     low, high = stated.bounds
     lower, upper = max(low, column.lower), min(high, column.upper)
-    if not lower < upper or not _BLIND.isdisjoint(column.codes):
+    is_stated = column.resolution is None and high - low <= _WIDE * column.spread
+    if is_stated or not lower < upper or not _BLIND.isdisjoint(column.codes):
         lower, upper = low, high
     dimension = replace(
         stated,

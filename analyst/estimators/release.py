@@ -41,7 +41,7 @@ from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.verdict import Verdict
-from sfumato.learning.generative.columns import Column, read_columns
+from sfumato.learning.generative.columns import Column, list_histograms, read_columns
 from sfumato.shared.core import Columns, SketchAccumulator
 from sfumato.shared.core.parallel import sketch_batches
 from sfumato.shared.errors import PrivacyError
@@ -298,6 +298,7 @@ class ReleasingEstimator(SketchingEstimator):
         doubts = vars(self).get("pilot_doubts_", ())
         self.warnings_ = (*solved.solution.warnings, *doubts)
         solution = replace(solved.solution, warnings=self.warnings_, verdict=self.verdict_)
+        margins = _read_margins(vars(self).get("pilot_"))
         self._answer(solution)
         self.result_ = DecodeResult.of_solution(
             held.plan,
@@ -313,8 +314,9 @@ class ReleasingEstimator(SketchingEstimator):
                 plan=held.plan,
                 posterior=solution.posterior,
                 n_records=max(1.0, float(held.count_records())),
+                histograms=list_histograms(margins),
             ),
-            margins=_read_margins(vars(self).get("pilot_")),
+            margins=margins,
         )
         self.solution_ = solution
 

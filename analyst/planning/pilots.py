@@ -76,6 +76,7 @@ def _parse_column(text: str, field: str) -> Dimension:
         lower=-reach,
         upper=reach,
         transform=LogTransform(resolution=resolution),
+        step=1.0 if parts[1:] else None,
     )
 
 

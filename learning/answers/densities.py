@@ -101,17 +101,40 @@ def compute_means(
     """
     if any(each.is_empty for each in box):
         return (np.zeros(posterior.n_draws),) * 3
-    others = [each for each in box if each.axis != axis]
-    own = next((each for each in box if each.axis == axis), None)
+    axes, ends = _find_ends(posterior, box)
+    return compute_own_means(posterior, axes, ends, axis, transform)
+
+
+def compute_own_means(
+    posterior: Posterior,
+    axes: Sequence[int],
+    ends: Floats,
+    axis: int,
+    transform: Transform | None,
+) -> tuple[Floats, Floats, Floats]:
+    """Compute means as :func:`compute_means`, in a box that each draw has its own ends of.
+
+    Parameters
+    ----------
+    axes, ends
+        As of :func:`compute_own_shares`; perhaps none.
+    """
     # The coordinate itself comes last, so that its law given the others is Gaussian.
-    last = own or Interval(axis=axis, low=-np.inf, high=np.inf)
-    found = _walk(posterior, *_find_ends(posterior, [*others, last]))
-    lower, upper = float(posterior.lower[axis]), float(posterior.upper[axis])
+    order = [i for i, each in enumerate(axes) if each != axis]
+    own = [i for i, each in enumerate(axes) if each == axis]
+    no_end = np.repeat(np.array([[[-np.inf], [np.inf]]]), posterior.n_draws, axis=2)
+    last = ends[own] if own else no_end
+    others = ends[order] if order else no_end[:0]
+    found = _walk(posterior, [*(axes[i] for i in order), axis], np.concatenate([others, last]))
+    low, high = last[0][:, posterior.draw_of[found.atoms], None]
+    bounds = float(posterior.lower[axis]), float(posterior.upper[axis])
     centre, deviation = found.centre, found.deviation[:, None]
     if transform is None:
-        first, second = _integrate_linear(centre, deviation, found.before, last, lower, upper)
+        first, second = _integrate_linear(centre, deviation, found.before, low, high, *bounds)
     else:
-        first, second = _integrate(centre, deviation, found.before, last, lower, upper, transform)
+        first, second = _integrate(
+            centre, deviation, found.before, low, high, *bounds, transform=transform
+        )
     shares = found.sum_draws(posterior, found.mass)
     sums = found.sum_draws(posterior, first)
     squares = found.sum_draws(posterior, second)
@@ -149,14 +172,17 @@ def compute_quantiles(posterior: Posterior, axis: int, share: float) -> Floats:
 def compute_all_quantiles(
     posterior: Posterior, axis: int, shares: Floats, *, reach: float = 0.0
 ) -> Floats:
-    """Compute quantiles of a coordinate under each draw: shape ``(n, len(shares))``.
+    """Compute quantiles of a coordinate under each draw: shape ``(n, p)``.
 
     Parameters
     ----------
+    shares
+        Shape ``(p,)``, or ``(n, p)`` where each draw has its own.
     reach
         How far beyond the box they may lie, in its widths.
     """
-    shape, width = (posterior.n_draws, len(shares)), posterior.upper[axis] - posterior.lower[axis]
+    shape = posterior.n_draws, shares.shape[-1]
+    width = posterior.upper[axis] - posterior.lower[axis]
     low = np.full(shape, posterior.lower[axis] - reach * width)
     high = np.full(shape, posterior.upper[axis] + reach * width)
     for _ in range(_N_HALVINGS):
@@ -260,7 +286,7 @@ class _Walk:
 
 def _find_ends(posterior: Posterior, box: Sequence[Interval]) -> tuple[list[int], Floats]:
     """Return the coordinates and ends of a box, the same for every draw."""
-    ends = np.array([[each.low, each.high] for each in box])
+    ends = np.array([[each.low, each.high] for each in box]).reshape(-1, 2)
     return [each.axis for each in box], np.repeat(ends[:, :, None], posterior.n_draws, axis=2)
 
 
@@ -290,9 +316,7 @@ def _walk(posterior: Posterior, axes: Sequence[int], ends: Floats) -> _Walk:
     return _Walk(atoms=atoms, mass=mass, before=before, centre=centre, deviation=deviation)
 
 
-def _compute_mass(
-    low: float | Floats, high: float | Floats, centre: Floats, deviation: Floats
-) -> Floats:
+def _compute_mass(low: Floats, high: Floats, centre: Floats, deviation: Floats) -> Floats:
     """Compute the mass of a Gaussian between two ends, without cancelling in the upper tail."""
     from scipy.special import ndtr  # noqa: PLC0415
 
@@ -333,12 +357,18 @@ def _make_points(n_dimensions: int) -> Floats:
 
 
 def _integrate_linear(
-    centre: Floats, deviation: Floats, before: Floats, own: Interval, lower: float, upper: float
+    centre: Floats,
+    deviation: Floats,
+    before: Floats,
+    low: Floats,
+    high: Floats,
+    lower: float,
+    upper: float,
 ) -> tuple[Floats, Floats]:
     """Integrate x and x^2 of a clipped Gaussian over an interval, in closed form."""
     from scipy.special import ndtr  # noqa: PLC0415
 
-    inner_low, inner_high = max(own.low, lower), min(own.high, upper)
+    inner_low, inner_high = np.maximum(low, lower), np.minimum(high, upper)
     start, stop = (inner_low - centre) / deviation, (inner_high - centre) / deviation
     inside = _compute_mass(inner_low, inner_high, centre, deviation)
     heights = [np.exp(-0.5 * end**2) / np.sqrt(2.0 * np.pi) for end in (start, stop)]
@@ -348,11 +378,11 @@ def _integrate_linear(
     second = (centre**2 + deviation**2) * inside + 2.0 * centre * deviation * slope
     second += deviation**2 * curve
     for is_reached, bound, mass in (
-        (own.low == -np.inf, lower, ndtr((lower - centre) / deviation)),
-        (own.high == np.inf, upper, ndtr((centre - upper) / deviation)),
+        (low == -np.inf, lower, ndtr((lower - centre) / deviation)),
+        (high == np.inf, upper, ndtr((centre - upper) / deviation)),
     ):
-        if is_reached:
-            first, second = first + bound * mass, second + bound**2 * mass
+        beyond = np.where(is_reached, mass, 0.0)
+        first, second = first + bound * beyond, second + bound**2 * beyond
     return before * first, before * second
 
 
@@ -360,17 +390,19 @@ def _integrate(
     centre: Floats,
     deviation: Floats,
     before: Floats,
-    own: Interval,
+    low: Floats,
+    high: Floats,
     lower: float,
     upper: float,
+    *,
     transform: Transform,
 ) -> tuple[Floats, Floats]:
     """Integrate a function of a clipped Gaussian over an interval, at Gauss-Legendre nodes."""
     from scipy.special import ndtr, ndtri  # noqa: PLC0415
 
     nodes, weights = np.polynomial.legendre.leggauss(_N_NODES)
-    start = ndtr((own.low - centre) / deviation)
-    width = _compute_mass(own.low, own.high, centre, deviation)
+    start = ndtr((low - centre) / deviation)
+    width = _compute_mass(low, high, centre, deviation)
     first, second = np.zeros_like(centre), np.zeros_like(centre)
     for node, weight in zip(nodes, weights, strict=True):
         place = np.clip(start + 0.5 * (1.0 + node) * width, 1e-12, 1.0 - 1e-12)

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.learning.answers.columns import AskedColumn, Ends
 from sfumato.learning.answers.densities import (
-    Interval,
-    clip_interval,
     compute_density,
-    compute_means,
+    compute_own_means,
+    compute_own_shares,
     compute_quantiles,
-    compute_shares,
     pool,
 )
-from sfumato.learning.decoding.bars import LAWS, LEVEL, BarKind, BarsWord, choose_word, compute_miss
+from sfumato.learning.answers.distribution import combine, list_cells
+from sfumato.learning.calibration.steps import find_step
+from sfumato.learning.decoding.bars import (
+    DEVIATIONS,
+    LAWS,
+    LEVEL,
+    BarKind,
+    BarsWord,
+    choose_word,
+    compute_miss,
+)
 from sfumato.learning.decoding.density import Posterior
-from sfumato.shared.core.logarithm import compress, expand
+from sfumato.learning.estimate.histogram import Marginal
+from sfumato.shared.core.logarithm import expand
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.questions import (
     AnswersBody,
-    ConditionalQuestion,
     CurveBody,
     MarginalQuestion,
     MeanBody,
+    MeanQuestion,
     QuantileQuestion,
     QuestionsRequest,
     ShareBody,
@@ -39,9 +49,14 @@ from sfumato.shared.wire.objects.questions import (
 __all__ = ["Inquiry", "pool_means"]
 
 Floats = NDArray[np.float64]
-_NARROW: Final = 0.5
 # A mean over fewer of the records says nothing.
 _LEAST_SHARE: Final = 1e-3
+_LENGTHEN: Final = 1.1
+"""Factor of the spread over draws where the histograms of all columns asked for are known."""
+
+
+class _UnansweredError(DecodingError):
+    """A question that is refused alone; the others are answered."""
 
 
 def pool_means(
@@ -71,6 +86,8 @@ class Inquiry:
         Draws in the plan's coordinates.
     n_records
         Number of records: answers are about them, and they are a sample of what one asks about.
+    histograms
+        Noised histograms of columns of the same records.
 
     Raises
     ------
@@ -81,6 +98,8 @@ class Inquiry:
     plan: SketchPlan
     posterior: Posterior
     n_records: float
+    histograms: Sequence[Marginal] = ()
+    _columns: dict[str, AskedColumn] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.posterior.n_dimensions != self.plan.n_axes:
@@ -98,16 +117,16 @@ class Inquiry:
     def answer(self, questions: QuestionsRequest) -> AnswersBody:
         """Answer questions.
 
+        A range that is too narrow, and one with hardly any record for a mean, is refused alone.
+
         Raises
         ------
         DecodingError
-            A dimension is unknown or has levels, a range is empty or too narrow, a share is out of
-            range, or hardly any record is in the ranges of a mean.
+            A dimension is unknown or has levels, a range is empty, or a share is out of range.
         """
-        narrow = questions.allow_narrow
         return AnswersBody(
             ranges=[
-                self.find_share(ranges, allow_narrow=narrow, field=f"ranges[{i}]")
+                self._answer_share(ranges, questions, f"ranges[{i}]")
                 for i, ranges in enumerate(questions.ranges)
             ],
             quantiles=[
@@ -118,9 +137,9 @@ class Inquiry:
                 self.find_marginal(each, field=f"marginals[{i}]")
                 for i, each in enumerate(questions.marginals)
             ],
-            conditional=[
-                self.find_mean(each, allow_narrow=narrow, field=f"conditional[{i}]")
-                for i, each in enumerate(questions.conditional)
+            means=[
+                self._answer_mean(each, questions, f"means[{i}]")
+                for i, each in enumerate(questions.means)
             ],
             level=LEVEL,
             bars=self.bars,
@@ -135,17 +154,27 @@ class Inquiry:
         allow_narrow: bool = False,
         field: str = "ranges",
     ) -> ShareBody:
-        """Find the share of the records in a box; see :meth:`answer`."""
+        """Find the share of the records in a box; see :meth:`answer`, which refuses it alone."""
         box = self._read_box(ranges, allow_narrow=allow_narrow, field=field)
-        share, spread = pool(self.posterior, compute_shares(self.posterior, box))
-        low, high = self._bound(
-            "share",
-            float(share),
-            float(spread),
-            sampling=self._sample(float(share)),
-            within=(0.0, 1.0),
-        )
-        return ShareBody(share=float(share), low=low, high=high)
+        columns, ends = zip(*box, strict=True) if box else ((), ())
+        if not box:
+            share, error, cut = 1.0, 0.0, 0.0
+        elif None in ends:
+            share, error, cut = 0.0, 0.0, 0.0
+        elif len(box) == 1 and columns[0].distribution is not None:
+            # Exact: no draw is needed.
+            share, error = columns[0].distribution.find_share(ends[0].low, ends[0].high)
+            cut = 0.0
+        else:
+            places = np.array([each.places for each in ends])
+            shares = compute_own_shares(self.posterior, [c.axis for c in columns], places)
+            pooled, spread = pool(self.posterior, shares)
+            share, error = float(pooled), self._lengthen("share", columns) * float(spread)
+            cut = _measure_cuts(box)
+        sampling = LAWS["share"].sampling * self._sample(share)
+        reach = DEVIATIONS * math.hypot(error, cut, sampling)
+        low, high = self._bound(share, reach, columns, within=(0.0, 1.0))
+        return ShareBody(share=share, low=low, high=high)
 
     def find_quantile(self, question: QuantileQuestion, *, field: str = "quantiles") -> ValueBody:
         """Find a quantile; see :meth:`answer`."""
@@ -156,33 +185,34 @@ class Inquiry:
                 field=f"{field}.share",
                 fix="use 0.5 for the median",
             )
-        axis = self._find_axis(question.dimension, f"{field}.dimension")
-        value, spread = pool(self.posterior, compute_quantiles(self.posterior, axis, share))
+        column = self._find_column(question.dimension, f"{field}.dimension")
+        if column.distribution is not None:
+            sampling = LAWS["share"].sampling * self._sample(share)
+            value, *ends = column.distribution.find_quantile(
+                share, deviations=DEVIATIONS, sampling=sampling
+            )
+            low, high = ends if self.bars != "none" else (None, None)
+            return ValueBody(value=value, low=low, high=high)
+        axis, (lower, upper) = column.axis, column.bounds
+        found = compute_quantiles(self.posterior, axis, share)
+        value, spread = map(float, pool(self.posterior, found))
         height = float(
             pool(self.posterior, compute_density(self.posterior, axis, np.array([value])))[0][0]
         )
-        lower, upper = float(self.posterior.lower[axis]), float(self.posterior.upper[axis])
-        low, high = self._bound(
-            "quantile",
-            float(value),
-            float(spread),
-            sampling=self._sample(share) / max(height, 1e-9 / (upper - lower)),
-            within=(lower, upper),
-        )
-        shown = self._shower(axis)
-        return ValueBody(
-            value=shown(float(value)),
-            low=None if low is None else shown(low),
-            high=None if high is None else shown(high),
-        )
+        sampling = self._sample(share) / max(height, 1e-9 / (upper - lower))
+        reach = float(self._measure("quantile", spread, sampling))
+        places = self._bound(value, reach, [column], within=(lower, upper))
+        low, high = (None if place is None else column.show_quantile(place) for place in places)
+        return ValueBody(value=column.show_quantile(value), low=low, high=high)
 
     def find_marginal(self, question: MarginalQuestion, *, field: str = "marginals") -> CurveBody:
-        """Find the density of a dimension; see :meth:`answer`."""
-        axis = self._find_axis(question.dimension, f"{field}.dimension")
-        lower, upper = self.posterior.lower[axis], self.posterior.upper[axis]
-        points = np.linspace(lower, upper, question.points)
-        heights, spreads = pool(self.posterior, compute_density(self.posterior, axis, points))
-        resolution = self.plan.axes[axis].resolution
+        """Find the density of a dimension, without what the sketch blurs; see :meth:`answer`."""
+        column = self._find_column(question.dimension, f"{field}.dimension")
+        points = np.linspace(*column.bounds, question.points)
+        heights, spreads = pool(
+            self.posterior, compute_density(self.posterior, column.axis, points)
+        )
+        resolution = column.resolution
         x = points if resolution is None else expand(points, resolution)
         # A density is per unit of the data: the scale's slope there.
         slope = (
@@ -192,7 +222,7 @@ class Inquiry:
         )
         # A density is the share of a narrow range.
         reach = self._measure("share", spreads)
-        has_bars = self.bars != "none"
+        has_bars = self.bars != "none" and column.step is not None
         return CurveBody(
             dimension=question.dimension,
             x=x.tolist(),
@@ -202,40 +232,76 @@ class Inquiry:
         )
 
     def find_mean(
-        self,
-        question: ConditionalQuestion,
-        *,
-        allow_narrow: bool = False,
-        field: str = "conditional",
+        self, question: MeanQuestion, *, allow_narrow: bool = False, field: str = "means"
     ) -> MeanBody:
-        """Find the mean of a dimension over the records in a box; see :meth:`answer`."""
-        axis = self._find_axis(question.mean_of, f"{field}.mean_of")
+        """Find the mean of a dimension in a box; see :meth:`answer`, which refuses it alone."""
+        column = self._find_column(question.mean_of, f"{field}.mean_of")
         box = self._read_box(question.within, allow_narrow=allow_narrow, field=f"{field}.within")
-        resolution = self.plan.axes[axis].resolution
-        shares, means, variances = compute_means(
-            self.posterior,
-            box,
-            axis,
-            None if resolution is None else lambda values: expand(values, resolution),
-        )
-        share = float(pool(self.posterior, shares)[0])
+        columns = [column, *(each for each, _ in box)]
+        known = (0.0, 0.0, 0.0) if column.distribution is None else column.distribution.find_mean()
+        if not box and column.distribution is not None:
+            share, (mean, error, variance) = 1.0, known
+        else:
+            share, mean, spread, variance = self._find_mean_inside(column, box)
+            error = math.hypot(self._lengthen("mean", columns) * spread, known[1])
         if share < _LEAST_SHARE:
-            raise DecodingError(
+            raise _UnansweredError(
                 f"must hold at least {_LEAST_SHARE:.1%} of the records, not {share:.2g}",
                 field=f"{field}.within",
                 fix="widen the ranges",
             )
-        mean, spread, variance = pool_means(self.posterior, shares, means, variances)
-        ends = (self.posterior.lower[axis], self.posterior.upper[axis])
-        shown = self._shower(axis)
-        low, high = self._bound(
-            "mean",
-            mean,
-            spread,
-            sampling=math.sqrt(variance / max(1.0, self.n_records * share)),
-            within=(shown(float(ends[0])), shown(float(ends[1]))),
-        )
+        sampling = math.sqrt(variance / max(1.0, self.n_records * share))
+        reach = DEVIATIONS * math.hypot(error, LAWS["mean"].sampling * sampling)
+        within = (column.show(column.bounds[0]), column.show(column.bounds[1]))
+        low, high = self._bound(mean, reach, columns, within=within)
+        if low is not None and high is not None and column.distribution is not None:
+            below, above = column.distribution.measure_tails()
+            low, high = max(low - below, within[0]), min(high + above, within[1])
         return MeanBody(mean=mean, low=low, high=high)
+
+    def _find_mean_inside(
+        self, column: AskedColumn, box: Sequence[tuple[AskedColumn, Ends | None]]
+    ) -> tuple[float, float, float, float]:
+        """Return the share of a box, and mean, spread and variance of a column inside it."""
+        ends = [each for _, each in box if each is not None]
+        if len(ends) < len(box):
+            return 0.0, 0.0, 0.0, 0.0
+        n_draws = self.posterior.n_draws
+        places = np.array([each.places for each in ends]).reshape(-1, 2, n_draws)
+        shares, means, variances = compute_own_means(
+            self.posterior,
+            [each.axis for each, _ in box],
+            places,
+            column.axis,
+            column.make_transform(),
+        )
+        share = float(pool(self.posterior, shares)[0])
+        if share < _LEAST_SHARE:
+            return share, 0.0, 0.0, 0.0
+        return share, *pool_means(self.posterior, shares, means, variances)
+
+    def _answer_share(
+        self, ranges: Mapping[str, Sequence[float | None]], asked: QuestionsRequest, field: str
+    ) -> ShareBody:
+        try:
+            return self.find_share(ranges, allow_narrow=asked.allow_narrow, field=field)
+        except _UnansweredError as error:
+            return ShareBody(share=None, low=None, high=None, refused=str(error))
+
+    def _answer_mean(self, question: MeanQuestion, asked: QuestionsRequest, field: str) -> MeanBody:
+        try:
+            return self.find_mean(question, allow_narrow=asked.allow_narrow, field=field)
+        except _UnansweredError as error:
+            return MeanBody(mean=None, low=None, high=None, refused=str(error))
+
+    def _lengthen(self, kind: BarKind, columns: Sequence[AskedColumn]) -> float:
+        """Return the factor of the spread over draws, where some columns are asked for.
+
+        Histograms show how far densities are off along single columns.
+        """
+        if all(each.distribution is not None for each in columns):
+            return _LENGTHEN
+        return LAWS[kind].compute_factor(self.posterior.held_out)
 
     def _measure(self, kind: BarKind, spread: ArrayLike, sampling: ArrayLike = 0.0) -> Floats:
         held_out = self.posterior.held_out
@@ -243,17 +309,15 @@ class Inquiry:
 
     def _bound(
         self,
-        kind: BarKind,
         value: float,
-        spread: float,
+        reach: float,
+        columns: Sequence[AskedColumn],
         *,
-        sampling: float,
         within: tuple[float, float],
     ) -> tuple[float | None, float | None]:
-        """Return the ends of a bar; None where none are shown."""
-        if self.bars == "none":
+        """Return the ends of a bar; None where none is shown."""
+        if self.bars == "none" or not all(each.is_known for each in columns):
             return None, None
-        reach = float(self._measure(kind, spread, sampling))
         low, high = within
         return max(value - reach, low), min(value + reach, high)
 
@@ -262,26 +326,47 @@ class Inquiry:
         inside = min(max(share, 0.0), 1.0)
         return math.sqrt(inside * (1.0 - inside) / max(1.0, self.n_records))
 
-    def _shower(self, axis: int) -> Callable[[float], float]:
-        """Return the function from a coordinate to data units."""
-        resolution = self.plan.axes[axis].resolution
-        if resolution is None:
-            return lambda value: value
-        return lambda value: float(expand(np.array(value), resolution))
+    def _find_column(self, name: str, field: str) -> AskedColumn:
+        if name not in self._columns:
+            self._columns[name] = self._make_column(name, field)
+        return self._columns[name]
 
-    def _find_axis(self, name: str, field: str) -> int:
-        for number, dimension in enumerate(self.plan.dimensions):
-            if dimension.name == name:
-                if dimension.is_categorical:
-                    raise DecodingError(
-                        f"must be a number, and {name!r} has levels",
-                        field=field,
-                        fix="read the shares of its levels off the centroids",
-                    )
-                return self.plan.space.encoder.dimension_of.index(number)
-        known = ", ".join(each.name for each in self.plan.dimensions if not each.is_categorical)
-        raise DecodingError(
-            f"must be a dimension of the plan, not {name!r}", field=field, fix=f"use one of {known}"
+    def _make_column(self, name: str, field: str) -> AskedColumn:
+        names = [each.name for each in self.plan.dimensions]
+        numbers = [each.name for each in self.plan.dimensions if not each.is_categorical]
+        if name not in names:
+            known = ", ".join(numbers)
+            raise DecodingError(
+                f"must be a dimension of the plan, not {name!r}",
+                field=field,
+                fix=f"use one of {known}",
+            )
+        if name not in numbers:
+            raise DecodingError(
+                f"must be a number, and {name!r} has levels",
+                field=field,
+                fix="read the shares of its levels off the centroids",
+            )
+        number = names.index(name)
+        axis = self.plan.space.encoder.dimension_of.index(number)
+        scale, resolution = float(self.plan.scale[axis]), self.plan.axes[axis].resolution
+        step = self.plan.dimensions[number].step
+        found = next((each for each in self.histograms if each.name == name), None)
+        distribution = None
+        if found is not None:
+            # A step that the histogram shows is there, whatever was said.
+            cells = list_cells(found, step or find_step(found) or 0.0)
+            distribution = combine(
+                cells, found.n_present, self.posterior, axis, scale=scale, resolution=resolution
+            )
+        return AskedColumn(
+            name=name,
+            axis=axis,
+            posterior=self.posterior,
+            scale=scale,
+            resolution=resolution,
+            step=step,
+            distribution=distribution,
         )
 
     def _read_box(
@@ -290,7 +375,7 @@ class Inquiry:
         *,
         allow_narrow: bool,
         field: str,
-    ) -> list[Interval]:
+    ) -> list[tuple[AskedColumn, Ends | None]]:
         return [
             self._read_range(name, ends, allow_narrow=allow_narrow, field=f"{field}.{name}")
             for name, ends in ranges.items()
@@ -298,61 +383,83 @@ class Inquiry:
 
     def _read_range(
         self, name: str, ends: Sequence[float | None], *, allow_narrow: bool, field: str
-    ) -> Interval:
-        axis = self._find_axis(name, field)
-        low, high = (
-            self._place(axis, -math.inf if ends[0] is None else ends[0], field),
-            self._place(axis, math.inf if ends[1] is None else ends[1], field),
-        )
+    ) -> tuple[AskedColumn, Ends | None]:
+        column = self._find_column(name, field)
+        low = -math.inf if ends[0] is None else ends[0]
+        high = math.inf if ends[1] is None else ends[1]
+        if math.isnan(low) or math.isnan(high):
+            raise DecodingError("must be numbers", field=field, fix="leave an open end out")
         if low > high:
             raise DecodingError(
                 "must have its lower end first", field=field, fix="exchange the two ends"
             )
-        lower, upper = float(self.posterior.lower[axis]), float(self.posterior.upper[axis])
-        width = min(high, upper) - max(low, lower)
-        scale = float(self.plan.scale[axis])
-        if width < _NARROW * scale and not allow_narrow and not (low > upper or high < lower):
-            raise DecodingError(
+        lack = None if allow_narrow else column.measure_lack(low, high)
+        if lack is not None:
+            raise _UnansweredError(
                 f"must be at least half of the plan's scale wide inside the bounds, "
-                f"{_NARROW * scale:.4g}, not {max(0.0, width):.4g}: the sketch blurs less",
+                f"{lack[0]:.4g}, not {lack[1]:.4g}: the sketch blurs less",
                 field=field,
                 fix="widen it, or pass allow_narrow",
             )
-        return clip_interval(self.posterior, axis, low, high)
-
-    def _place(self, axis: int, value: float, field: str) -> float:
-        """Return a value in data units on the scale of its axis; infinite ones stay so."""
-        if math.isnan(value):
-            raise DecodingError("must be numbers", field=field, fix="leave an open end out")
-        resolution = self.plan.axes[axis].resolution
-        if resolution is None or math.isinf(value):
-            return value
-        return float(compress(np.array(value), resolution))
+        return column, column.find_ends(low, high)
 
     def _describe(self, questions: QuestionsRequest) -> list[str]:
         words = []
+        asked = [self._columns[name] for name in _list_names(questions)]
+        unknown = [each.name for each in asked if not each.is_known]
+        followed = [each.name for each in asked if each.distribution is not None]
         if self.bars == "none":
             words.append(
                 "no bars are shown: no density describes this sketch well enough to tell how far "
                 "the answers may be off"
             )
-        elif self.bars == "rough":
+        elif unknown:
+            words.append(
+                f"no bars are shown for {', '.join(unknown)}: nothing tells whether some values "
+                "are far commoner than those beside them, which a sketch blurs. Name a histogram "
+                "of the same records, or state the step of its values in the plan"
+            )
+        if self.bars == "rough":
             words.append(
                 "bars are rough: the densities behind them describe the records so badly that few "
                 "such cases were there to tell how often they hold"
             )
-        elif compute_miss(self.posterior.held_out) == 1.0:
+        elif self.bars == "stated" and compute_miss(self.posterior.held_out) == 1.0:
             words.append(
                 "bars are longer than the densities behind them suggest, which miss the sketch by "
                 "more than its noise"
             )
-        if questions.allow_narrow:
+        if questions.allow_narrow and len(followed) < len(asked):
             words.append(
                 "ranges narrower than half of the plan's scale may be far off: the sketch blurs "
                 "details of that size"
             )
+        if followed:
+            words.append(f"values of {', '.join(followed)} follow a histogram of the records")
         words.append(
             f"about {self.n_records:,.0f} records, clipped to the plan's bounds: those beyond a "
             "bound stand on it"
         )
         return words
+
+
+def _list_names(questions: QuestionsRequest) -> list[str]:
+    """List the columns that questions are about, each once."""
+    names = [name for box in questions.ranges for name in box]
+    names += [each.dimension for each in questions.quantiles]
+    names += [each.dimension for each in questions.marginals]
+    names += [name for each in questions.means for name in (each.mean_of, *each.within)]
+    return list(dict.fromkeys(names))
+
+
+def _measure_cuts(box: Sequence[tuple[AskedColumn, Ends | None]]) -> float:
+    """Return the standard error of a share by ends inside of what histograms tell apart."""
+    return math.hypot(
+        *(
+            column.distribution.measure_cut(part)
+            for column, ends in box
+            if column.distribution is not None and ends is not None
+            for part in (ends.low, ends.high)
+            if part is not None
+        )
+    )

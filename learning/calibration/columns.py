@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from sfumato.learning.calibration.scales import (
     edges_on,
     find_heavy_tail,
 )
+from sfumato.learning.calibration.steps import find_texture
 from sfumato.learning.estimate.histogram import Floats, Marginal
 from sfumato.learning.estimate.reports import ReportedMarginal
 from sfumato.shared.core.logarithm import expand
@@ -100,6 +101,9 @@ class Column:
         Least share of the records that is sure to show: smaller clusters may lie anywhere.
     missing_share
         Share of the records without a value.
+    step
+        Distance of neighbouring values, none of which is far commoner than those beside it; 0
+        without one, None where that is not known.
     """
 
     name: str
@@ -114,6 +118,7 @@ class Column:
     search_upper: float
     least_share: float
     missing_share: float
+    step: float | None = None
 
     @property
     def codes(self) -> frozenset[FindingCode]:
@@ -140,7 +145,7 @@ def calibrate_column(marginal: Marginal) -> Column:
     is_constant = is_narrow and not unplaced and marginal.deviation < _CONSTANT_DEVIATION
     if not is_narrow and not hull.is_weak:
         findings += _find_flag(marginal, hull) or _find_apart(marginal, view, hull)
-    return make_column(
+    column = make_column(
         marginal,
         view,
         hull,
@@ -149,6 +154,7 @@ def calibrate_column(marginal: Marginal) -> Column:
         moments=moments,
         is_constant=is_constant,
     )
+    return replace(column, step=find_texture(marginal))
 
 
 def make_column(

@@ -178,6 +178,15 @@ def read_columns(plan: SketchPlan, totals: Totals) -> tuple[Column, ...]:
     return (*levels, *(replace(each, unit=units[each.name]) for each in numbers))
 
 
+def list_histograms(columns: Sequence[Column]) -> tuple[Marginal, ...]:
+    """List the noised histograms that distributions were read from."""
+    return tuple(
+        each.histogram
+        for each in columns
+        if isinstance(each, NumberColumn) and each.histogram is not None
+    )
+
+
 def _read_levels(found: LevelShares) -> LevelColumn:
     shares = project_on_simplex(found.shares / max(1.0 - found.missing, 1e-9), 1.0)
     return LevelColumn(

@@ -140,11 +140,17 @@ def _choose_number(dimension: Dimension, column: ColumnBody | None) -> MainColum
         upper=upper,
         scale=float(f"{column.scale:.{_DIGITS}g}"),
         transform=None if resolution is None else LogTransform(resolution=resolution),
+        step=column.step if dimension.step is None else dimension.step,
     )
     spread = f"{column.spread:.3g} {'octaves' if resolution is not None else column.unit}"
     comments = [] if column.is_kept else [_describe_absence(column)]
     comments.append(f"centre {column.centre:.4g} {column.unit}, spread {spread}")
     comments += [*column.findings, *_describe_rule(chosen, column.missing_share)]
+    if chosen.step is None:
+        comments.append(
+            "some values may be far commoner than those beside them: answers to questions have "
+            "error bars only with a histogram of the same records"
+        )
     stands_for = dimension.missing
     if not isinstance(stands_for, str) and stands_for is not None and column.missing_share:
         if lower <= stands_for <= upper:

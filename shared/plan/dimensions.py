@@ -80,6 +80,13 @@ class Dimension:
         default=None,
         optional=True,
     )
+    step: float | None = member(
+        "The distance of neighbouring values, in `unit`, none of which is far commoner than those "
+        "beside it; 0 for values without a step. Questions then have error bars without a "
+        "histogram. Left out where nobody knows. Changes no sketch.",
+        default=None,
+        optional=True,
+    )
     levels: tuple[str, ...] = member(
         "The public values of a column of text; each becomes a coordinate that is 0 or 1. Other "
         "values count as missing.",
@@ -340,6 +347,13 @@ def _require_number(dimension: Dimension, where: str) -> None:
         "must be a finite number",
         "give the value that stands for a missing one, or leave it out",
     )
+    require(
+        dimension.step is None
+        or 0.0 <= dimension.step <= dimension.bounds[1] - dimension.bounds[0],
+        f"{where}.step",
+        "must be at least 0, and no wider than the bounds",
+        "write 1 for whole numbers, 0 for values without a step, or leave it out",
+    )
 
 
 def _require_scale(dimension: Dimension, where: str, *, has_scale: bool) -> None:
@@ -361,7 +375,7 @@ def _require_scale(dimension: Dimension, where: str, *, has_scale: bool) -> None
 
 
 def _require_levels(dimension: Dimension, where: str, most: int) -> None:
-    for name in ("lower", "upper", "scale", "transform"):
+    for name in ("lower", "upper", "scale", "transform", "step"):
         require(
             getattr(dimension, name) is None,
             f"{where}.{name}",

@@ -74,7 +74,7 @@ class Decodes:
         "POST /v1/decodes/{decode}/questions",
         QuestionsRequest,
         AnswersBody,
-        problems="decoding-invalid",
+        problems="decoding-invalid wrong-statistic",
     )
     plan_look = Call(
         "analyst",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from sfumato.shared.structure import Rule, member
-from sfumato.shared.wire.objects.declaration import SmallText, Switch, body, request
+from sfumato.shared.wire.objects.declaration import Hex, SmallText, Switch, body, request
 
 MOST_QUESTIONS = 32
 """Most questions of each kind in one request."""
@@ -36,11 +36,13 @@ class MarginalQuestion:
 
 
 @request
-class ConditionalQuestion:
-    """The mean of one dimension over the records in some ranges of others."""
+class MeanQuestion:
+    """The mean of one dimension, of all records or of those in some ranges."""
 
     mean_of: SmallText = member("Name of the dimension whose mean is asked for.", "flow")
-    within: Ranges = member("Ranges by the name of a dimension.", {"pressure": [2.0, None]})
+    within: Ranges = member(
+        "Ranges by the name of a dimension.", {"pressure": [2.0, None]}, default_factory=dict
+    )
 
 
 @request
@@ -59,13 +61,18 @@ class QuestionsRequest:
     marginals: Annotated[list[MarginalQuestion], Rule(max_length=MOST_QUESTIONS)] = member(
         "Densities of single dimensions.", default_factory=list
     )
-    conditional: Annotated[list[ConditionalQuestion], Rule(max_length=MOST_QUESTIONS)] = member(
-        "Means over some of the records.", default_factory=list
+    means: Annotated[list[MeanQuestion], Rule(max_length=MOST_QUESTIONS)] = member(
+        "Means, of all records or of some.", default_factory=list
     )
     allow_narrow: Switch = member(
         "Answer ranges that are narrower than half of the plan's scale, which the sketch blurs.",
         False,
         default=False,
+    )
+    histogram: Hex | None = member(
+        "A snapshot of a histogram of the same records: the answers follow its columns.",
+        None,
+        default=None,
     )
 
 
@@ -73,12 +80,13 @@ class QuestionsRequest:
 class ShareBody:
     """Share of the records in a box, with its bar; null where none is shown."""
 
-    share: float = member("Share of the records.", 0.32)
+    share: float | None = member("Share of the records; null where the question is refused.", 0.32)
     low: float | None = member("Lower end of the bar.", 0.3)
     high: float | None = member("Upper end of the bar.", 0.34)
+    refused: str | None = member("Why it is refused, and what would help.", None, default=None)
 
     def __str__(self) -> str:
-        return _show(self.share, self.low, self.high, ".1%")
+        return self.refused or _show(self.share, self.low, self.high, ".1%")
 
 
 @body
@@ -95,14 +103,17 @@ class ValueBody:
 
 @body
 class MeanBody:
-    """A mean over some of the records, with its bar; null where none is shown."""
+    """A mean, with its bar; null where none is shown."""
 
-    mean: float = member("The mean, in the unit of the dimension.", 3.1)
+    mean: float | None = member(
+        "The mean, in the unit of the dimension; null where the question is refused.", 3.1
+    )
     low: float | None = member("Lower end of the bar.", 3.0)
     high: float | None = member("Upper end of the bar.", 3.2)
+    refused: str | None = member("Why it is refused, and what would help.", None, default=None)
 
     def __str__(self) -> str:
-        return _show(self.mean, self.low, self.high, ".4g")
+        return self.refused or _show(self.mean, self.low, self.high, ".4g")
 
 
 @body
@@ -123,19 +134,19 @@ class AnswersBody:
     ranges: list[ShareBody] = member("Shares of the records.")
     quantiles: list[ValueBody] = member("Quantiles.")
     marginals: list[CurveBody] = member("Densities of single dimensions.")
-    conditional: list[MeanBody] = member("Means over some of the records.")
+    means: list[MeanBody] = member("Means.")
     level: float = member("Share of the bars that hold, where they are `stated`.", 0.9)
     bars: Literal["stated", "rough", "none"] = member("Kind of the bars.", "stated")
     is_rough: bool = member("Whether the bars are rough: widened, and less sure to hold.", False)
     words: list[str] = member("What to know about the answers, doubts first.", [])
 
     def __str__(self) -> str:
-        answers = [*self.ranges, *self.quantiles, *self.conditional]
+        answers = [*self.ranges, *self.quantiles, *self.means]
         curves = [f"density of {curve.dimension}: see marginals" for curve in self.marginals]
         return "\n".join([*map(str, answers), *curves, *self.words])
 
 
-def _show(figure: float, low: float | None, high: float | None, form: str) -> str:
-    if low is None or high is None:
-        return f"{figure:{form}} (no error bar)"
+def _show(figure: float | None, low: float | None, high: float | None, form: str) -> str:
+    if figure is None or low is None or high is None:
+        return "none" if figure is None else f"{figure:{form}} (no error bar)"
     return f"{figure:{form}} ({low:{form}} to {high:{form}})"

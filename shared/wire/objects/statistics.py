@@ -137,6 +137,11 @@ class ColumnBody:
     search_lower: float = member("Lower end of the search box.", 1.1)
     search_upper: float = member("Upper end of the search box.", 9.1)
     missing_share: float = member("Share of missing values.", 0.0)
+    step: float | None = member(
+        "Distance of neighbouring values, none of which is far commoner than those beside it; 0 "
+        "without one, null where the pilot cannot tell.",
+        0.0,
+    )
     codes: list[str] = member("Findings in a word each, such as `constant` or `flag`.", [])
     findings: list[str] = member("What to know about it, a clause each.", [])
 

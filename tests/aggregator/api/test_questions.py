@@ -44,14 +44,14 @@ async def test_a_decode_answers_questions_and_gives_its_bars(server: Server) -> 
         "ranges": [{}, {name: [None, plan.dimensions[0].upper]}],
         "quantiles": [{"dimension": name, "share": 0.5}],
         "marginals": [{"dimension": name, "points": 16}],
-        "conditional": [{"mean_of": name, "within": {}}],
+        "means": [{"mean_of": name, "within": {}}],
     }
     answer = await server.desk.post(f"/v1/decodes/{decode}/questions", asked)
     assert answer.status_code == 200, answer.text
     found = answer.json()
     assert [each["share"] for each in found["ranges"]] == pytest.approx([1.0, 1.0])
     records = draw_records(1, 500)[:, 0]
-    assert abs(found["conditional"][0]["mean"] - records.mean()) < 0.5 * np.ptp(records)
+    assert abs(found["means"][0]["mean"] - records.mean()) < 0.5 * np.ptp(records)
     assert len(found["marginals"][0]["x"]) == 16
     assert found["level"] == 0.9
     again = await server.desk.post(f"/v1/decodes/{decode}/questions", asked)

@@ -61,6 +61,32 @@ async def test_columns_agree_with_a_histogram_of_another_study(server: Server) -
         assert abs(np.mean(drawn < cut) - share) < 0.1
 
 
+async def test_answers_follow_a_histogram_of_the_same_records(server: Server) -> None:
+    histogram, records = await fill(server.desk, make_other_plan("histogram", epsilon=Fraction(4)))
+    snapshot = await server.desk.post(f"/v1/studies/{histogram.hex()}/snapshots", {})
+    plan = make_plan(dimensions=tuple(_scaled(each) for each in NUMBERS))
+    study, _ = await fill(server.desk, plan, first=11)
+    queued = await server.desk.post(f"/v1/studies/{study.hex()}/decodes", {"n_clusters": 3})
+    await solve(server)
+    decode = queued.json()["decode_id"]
+    cut = float(np.median(records[:, 1]))
+    asked = {"ranges": [{"flow": [None, cut]}], "histogram": snapshot.json()["snapshot_id"]}
+    url = f"/v1/decodes/{decode}/questions"
+    answer = await server.desk.post(url, asked)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert found["ranges"][0]["share"] == pytest.approx(0.5, abs=0.1)
+    assert any("flow follow a histogram" in words for words in found["words"])
+    assert (await server.desk.post(url, asked)).json() == found
+    alone = await server.desk.post(url, asked | {"histogram": None})
+    assert any("no bars are shown" in words for words in alone.json()["words"])
+    state = await server.desk.read(f"/v1/decodes/{decode}")
+    wrong = await server.desk.post(url, asked | {"histogram": state["snapshot_id"]})
+    assert_problem(wrong, "wrong-statistic", 409, wrong.json().get("field"))
+    nobody = await server.desk.post(url, asked | {"histogram": "ab" * 32})
+    assert_problem(nobody, "not-found", 404, nobody.json().get("field"))
+
+
 async def test_unusable_unknown_and_other_inputs_are_refused_by_name(server: Server) -> None:
     _, decode = await queue(server)
     early = await draw(server, decode)

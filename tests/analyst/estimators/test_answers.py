@@ -29,7 +29,7 @@ def test_an_estimator_answers_as_a_decode_does_and_spends_nothing(
     records = make_records()
     # Released at epsilon 5: a bar is well below 0.1 wide.
     assert answers.ranges[0].share == pytest.approx(np.mean(records[:, 0] >= 3), abs=0.1)
-    assert answers.conditional[0].mean == pytest.approx(records[:, 0].mean(), abs=0.5)
+    assert answers.means[0].mean == pytest.approx(records[:, 0].mean(), abs=0.5)
     lines = str(answers).splitlines()
     assert len(lines) == 4 + len(answers.words)
     assert lines[0] == str(answers.ranges[0])

@@ -18,8 +18,8 @@ from sfumato.shared.plan import (
     create_plan,
 )
 from sfumato.shared.wire.objects.questions import (
-    ConditionalQuestion,
     MarginalQuestion,
+    MeanQuestion,
     QuantileQuestion,
     QuestionsRequest,
 )
@@ -27,9 +27,10 @@ from sfumato.shared.wire.objects.questions import (
 from .posteriors import draw_posterior, make_posterior
 
 
-def make_plan(*more: Dimension) -> SketchPlan:
+def make_plan(*more: Dimension, steps: tuple[float | None, float | None] = (0, 0)) -> SketchPlan:
     columns = tuple(
-        Dimension(name=name, unit="1", lower=-10.0, upper=10.0, scale=1.0) for name in "xy"
+        Dimension(name=name, unit="1", lower=-10.0, upper=10.0, scale=1.0, step=step)
+        for name, step in zip("xy", steps, strict=True)
     )
     return create_plan(
         PlanSpec(
@@ -64,8 +65,11 @@ def test_two_halves_of_the_box_hold_all_records(seed: int, cut: float) -> None:
     inquiry = inquire(posterior)
     low = inquiry.find_share({"x": [None, cut]}, allow_narrow=True)
     high = inquiry.find_share({"x": [cut, None]}, allow_narrow=True)
+    assert low.share is not None
+    assert high.share is not None
     assert low.share + high.share == pytest.approx(1.0, abs=1e-9)
     for found in (low, high):
+        assert found.share is not None
         assert found.low is not None
         assert found.high is not None
         assert 0.0 <= found.low <= found.share + 1e-12
@@ -78,10 +82,10 @@ def test_all_kinds_of_questions_are_answered_in_order() -> None:
             ranges=[{"x": [0.0, None]}, {"x": [0.0, None], "y": [None, 2.0]}, {}],
             quantiles=[QuantileQuestion(dimension="x", share=share) for share in (0.1, 0.5, 0.9)],
             marginals=[MarginalQuestion(dimension="y", points=200)],
-            conditional=[ConditionalQuestion(mean_of="y", within={"x": [0.0, None]})],
+            means=[MeanQuestion(mean_of="y", within={"x": [0.0, None]})],
         )
     )
-    shares = [each.share for each in found.ranges]
+    shares = [each.share or 0.0 for each in found.ranges]
     assert shares[0] >= shares[1]
     assert shares[2] == pytest.approx(1.0)
     values = [each.value for each in found.quantiles]
@@ -99,9 +103,7 @@ def test_a_mean_is_that_of_the_records_in_the_range() -> None:
     posterior = draw(3)
     records = posterior.draw_samples(400_000, rng=np.random.default_rng(0))
     truth = records[records[:, 0] >= 0.0, 1].mean()
-    found = inquire(posterior).find_mean(
-        ConditionalQuestion(mean_of="y", within={"x": [0.0, None]})
-    )
+    found = inquire(posterior).find_mean(MeanQuestion(mean_of="y", within={"x": [0.0, None]}))
     assert found.mean == pytest.approx(truth, abs=0.03)
     assert found.low is not None
     assert found.high is not None
@@ -130,13 +132,13 @@ def test_bars_vanish_where_no_model_explains_the_sketch(held_out: float, bars: s
             ranges=[{"x": [0.0, None]}],
             quantiles=[QuantileQuestion(dimension="x", share=0.5)],
             marginals=[MarginalQuestion(dimension="x", points=4)],
-            conditional=[ConditionalQuestion(mean_of="y", within={"x": [0.0, None]})],
+            means=[MeanQuestion(mean_of="y", within={"x": [0.0, None]})],
         )
     )
     assert found.bars == bars
     assert found.is_rough == (bars != "stated")
     ends = [found.ranges[0].low, found.quantiles[0].low, found.marginals[0].low]
-    ends += [found.conditional[0].high]
+    ends += [found.means[0].high]
     assert all((end is None) == (bars == "none") for end in ends)
     assert ("no bars" in found.words[0]) == (bars == "none")
 
@@ -147,8 +149,8 @@ def test_a_range_narrower_than_half_a_scale_is_refused_unless_it_is_allowed() ->
         with pytest.raises(DecodingError, match="half of the plan's scale") as refused:
             inquiry.find_share({"x": ends})
         assert refused.value.field == "ranges.x"
-        assert inquiry.find_share({"x": ends}, allow_narrow=True).share >= 0.0
-    assert inquiry.find_share({"x": [0.0, 0.5]}).share > 0.0
+        assert inquiry.find_share({"x": ends}, allow_narrow=True).share is not None
+    assert inquiry.find_share({"x": [0.0, 0.5]}).share
     assert inquiry.find_share({"x": [20.0, None]}).share == 0.0
 
 
@@ -181,7 +183,7 @@ def test_a_logarithmic_dimension_is_asked_in_data_units() -> None:
     assert share == pytest.approx(np.mean((records >= 20.0) & (records <= 60.0)), abs=0.004)
     median = inquiry.find_quantile(QuantileQuestion(dimension="rain", share=0.5))
     assert median.value == pytest.approx(31.0, rel=1e-3)
-    mean = inquiry.find_mean(ConditionalQuestion(mean_of="rain", within={"x": [0.0, None]}))
+    mean = inquiry.find_mean(MeanQuestion(mean_of="rain", within={"x": [0.0, None]}))
     assert mean.mean == pytest.approx(records.mean(), rel=0.01)
     curve = inquiry.find_marginal(MarginalQuestion(dimension="rain", points=400))
     assert np.trapezoid(curve.density, curve.x) == pytest.approx(1.0, abs=0.01)
@@ -202,12 +204,6 @@ def test_a_logarithmic_dimension_is_asked_in_data_units() -> None:
             QuestionsRequest(marginals=[MarginalQuestion(dimension="city")]),
             "marginals[0].dimension",
         ),
-        (
-            QuestionsRequest(
-                conditional=[ConditionalQuestion(mean_of="x", within={"y": [11.0, None]})]
-            ),
-            "conditional[0].within",
-        ),
     ],
 )
 def test_a_question_without_an_answer_is_refused_by_its_field(
@@ -218,6 +214,59 @@ def test_a_question_without_an_answer_is_refused_by_its_field(
         inquire(draw(d=4), plan).answer(questions)
     assert refused.value.field == field
     assert refused.value.fix
+
+
+def test_what_cannot_be_answered_alone_does_not_refuse_the_rest() -> None:
+    found = inquire(draw()).answer(
+        QuestionsRequest(
+            ranges=[{"x": [0.0, 0.1]}, {"x": [0.0, None]}],
+            means=[
+                MeanQuestion(mean_of="x", within={"y": [11.0, None]}),
+                MeanQuestion(mean_of="x", within={"y": [0.0, 0.1]}),
+                MeanQuestion(mean_of="x"),
+            ],
+        )
+    )
+    narrow, wide = found.ranges
+    assert narrow.share is None
+    assert narrow.low is None
+    assert "half of the plan's scale" in (narrow.refused or "")
+    assert "allow_narrow" in str(narrow)
+    assert wide.share is not None
+    assert wide.refused is None
+    assert [each.mean is None for each in found.means] == [True, True, False]
+    assert "of the records" in (found.means[0].refused or "")
+
+
+def test_without_a_step_or_a_histogram_no_bar_is_stated_and_words_say_why() -> None:
+    found = inquire(draw(), make_plan(steps=(None, 0))).answer(
+        QuestionsRequest(
+            ranges=[{"x": [0.0, None]}, {"y": [0.0, None]}, {"x": [0.0, None], "y": [0.0, None]}],
+            quantiles=[QuantileQuestion(dimension=name, share=0.5) for name in "xy"],
+            marginals=[MarginalQuestion(dimension=name, points=4) for name in "xy"],
+            means=[MeanQuestion(mean_of="y", within={"x": [0.0, None]}), MeanQuestion(mean_of="y")],
+        )
+    )
+    assert [each.low is None for each in found.ranges] == [True, False, True]
+    assert [each.low is None for each in found.quantiles] == [True, False]
+    assert [each.low is None for each in found.marginals] == [True, False]
+    assert [each.low is None for each in found.means] == [True, False]
+    assert found.words[0].startswith("no bars are shown for x")
+    assert "histogram of the same records" in found.words[0]
+
+
+def test_whole_numbers_are_asked_by_their_cells() -> None:
+    posterior = draw(4)
+    inquiry = inquire(posterior, make_plan(steps=(1, 1)))
+    records = np.round(posterior.draw_samples(400_000, rng=np.random.default_rng(0)))
+    for low, high in ((-2.0, 1.0), (-2.4, 1.4), (None, 0.0), (3.0, 3.0)):
+        inside = (records[:, 0] >= (low if low is not None else -99)) & (records[:, 0] <= high)
+        found = inquiry.find_share({"x": [low, high]}, allow_narrow=True)
+        assert found.share == pytest.approx(np.mean(inside), abs=0.004)
+    for share in (0.1, 0.5, 0.9):
+        value = inquiry.find_quantile(QuantileQuestion(dimension="x", share=share))
+        assert value.value == np.quantile(records[:, 0], share, method="inverted_cdf")
+        assert value.low == round(value.low or 0.0)
 
 
 def test_bars_shrink_with_the_spread_of_the_draws_and_keep_what_sampling_adds() -> None:

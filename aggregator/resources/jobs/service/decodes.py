@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -33,7 +33,7 @@ from sfumato.learning.clustering.registry import choose_solver, create_any_solve
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.solver import Solver
 from sfumato.learning.estimate.search_box import Stated, check_search_box
-from sfumato.learning.generative.columns import Column, read_columns
+from sfumato.learning.generative.columns import Column, list_histograms, read_columns
 from sfumato.learning.generative.synthesis import Origin, Synthesiser
 from sfumato.learning.planning.looks import LookOutline, LookPlan, ShownResult, plan_look
 from sfumato.shared.cbor import encode_deterministic
@@ -247,11 +247,21 @@ class DecodeService(RequestService[DecodeRecord]):
         Raises
         ------
         NotFoundError
-            There is no such decode.
+            There is no such decode or snapshot.
+        WrongStatisticError
+            The snapshot is of a study without a histogram.
         DecodingError
             It has not succeeded, its decoder keeps no density, or a question is refused.
         """
         _, _, inquiry = await self._find_inquiry(decode_id)
+        if questions.histogram is not None:
+            # What follows from both is kept with them: pages ask again and again.
+            known = decode_id + bytes.fromhex(questions.histogram)
+            if known not in self._inquiries:
+                _, columns = await self._read_histogram(questions.histogram)
+                found = replace(inquiry, histograms=list_histograms(columns))
+                self._inquiries[known] = found
+            inquiry = self._inquiries[known]
         return await asyncio.to_thread(inquiry.answer, questions)
 
     async def synthesise(self, decode_id: bytes, asked: SynthesisRequest) -> SyntheticBody:
@@ -271,11 +281,7 @@ class DecodeService(RequestService[DecodeRecord]):
         columns: Sequence[Column] = ()
         promises = [describe_promise(inquiry.plan)]
         if asked.histogram is not None:
-            snapshot = await self._snapshots.get(bytes.fromhex(asked.histogram))
-            async with self._store.begin() as transaction:
-                study = await require_study(transaction, snapshot.study_id)
-            plan = await self._plans.get(study)
-            columns = await asyncio.to_thread(read_columns, plan, snapshot.totals)
+            plan, columns = await self._read_histogram(asked.histogram)
             promises.append(describe_promise(plan))
         verdict = (decode.result or {}).get("verdict") or {}
         synthesiser = Synthesiser(
@@ -300,6 +306,14 @@ class DecodeService(RequestService[DecodeRecord]):
             )
 
         return await asyncio.to_thread(draw)
+
+    async def _read_histogram(self, snapshot_id: str) -> tuple[SketchPlan, Sequence[Column]]:
+        """Read the columns of a snapshot of a histogram, and the plan of its study."""
+        snapshot = await self._snapshots.get(bytes.fromhex(snapshot_id))
+        async with self._store.begin() as transaction:
+            study = await require_study(transaction, snapshot.study_id)
+        plan = await self._plans.get(study)
+        return plan, await asyncio.to_thread(read_columns, plan, snapshot.totals)
 
     async def _find_inquiry(self, decode_id: bytes) -> tuple[DecodeRecord, StudyRecord, Inquiry]:
         """Return a decode that has succeeded, its study, and densities, from memory if possible."""

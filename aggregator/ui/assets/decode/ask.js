@@ -95,7 +95,7 @@ export function askPanel(decode, plan, signal) {
       ranges: isLimited ? [limits] : [],
       marginals: numbers.map(({ name }) => ({ dimension: name, points: POINTS })),
       quantiles: numbers.map(({ name }) => ({ dimension: name, share: 0.5 })),
-      conditional: free.map(({ name }) => ({ mean_of: name, within: limits })),
+      means: free.map(({ name }) => ({ mean_of: name, within: limits })),
     };
     try {
       const answers = await request(`/v1/decodes/${decode.decode_id}/questions`, { method: "POST", body, signal });
@@ -113,11 +113,13 @@ export function askPanel(decode, plan, signal) {
       "div",
       {},
       answers.words.length > 0 && h("ul", { class: "words note" }, answers.words.map((text) => h("li", {}, text))),
-      found
+      found?.refused
+        ? h("p", { class: "empty" }, found.refused)
+        : found
         ? [
             h("p", { class: "headline", role: "status" }, withBar(`${share(found.share)} of the records`, found, (part) => share(part))),
             h("div", { class: "size" }, picture((width) => drawShare(found, width)).canvas),
-            free.length > 0 && h("ul", { class: "plain" }, free.map((dimension, i) => h("li", {}, "mean ", named(withUnit(dimension)), ` ${withBar(rounded(answers.conditional[i].mean), answers.conditional[i], rounded)}`))),
+            free.length > 0 && h("ul", { class: "plain" }, free.map((dimension, i) => h("li", {}, "mean ", named(withUnit(dimension)), ` ${answers.means[i].refused ?? withBar(rounded(answers.means[i].mean), answers.means[i], rounded)}`))),
           ]
         : h("p", { class: "empty" }, "Move a slider: the page then says what share of the records lies in the ranges."),
       h(

@@ -13,6 +13,7 @@ export interface Dimension {
   scale?: number;
   transform?: { kind: "log"; resolution: number };
   missing?: number | string;
+  step?: number;
   levels?: string[];
 }
 

@@ -164,6 +164,7 @@ const DIMENSION: Schema = {
   "scale?": "n",
   "transform?": { kind: "log|", resolution: "n" },
   "missing?": "v",
+  "step?": "n",
   "levels?": ["t"],
 };
 const WINDOW: Schema = { kind: "time|count", origin: "i", length_s: "w", length: "w", "end?": "w" };

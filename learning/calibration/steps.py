@@ -1,0 +1,85 @@
+"""The step of a column's values, and heaps of them, as a noised histogram shows them."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from sfumato.learning.calibration.hull import find_hull
+from sfumato.learning.estimate.histogram import Floats, Marginal
+
+__all__ = ["count_multiples", "find_step", "find_texture"]
+
+_FIRST = (1.0, 2.0, 2.5, 5.0)
+_STEPS: Final = tuple(digit * 10.0**power for power in range(4, -5, -1) for digit in _FIRST[::-1])
+"""Steps that people count and round in, the widest first."""
+_LEAST_EMPTY: Final = 0.3
+"""Least part of the bins that must be empty if the step is true."""
+_LEAST_BINS: Final = 8
+_CHANCE: Final = 2.0
+_SURE: Final = 6.0
+_ROUND: Final = 1e-9
+_HEAP_SHARE: Final = 0.02
+"""A heap is a value with at least this share of the records, and more than twice as many as those
+beside it."""
+_HEAP_NOISE: Final = 4.5
+_BESIDE: Final = np.array([1.0, 1.0, 0.0, 1.0, 1.0]) / 4.0
+
+
+def count_multiples(edges: Floats, step: float) -> tuple[Floats, Floats]:
+    """Return the first multiple of a step in each bin, and how many there are: shapes ``(B,)``."""
+    numbers = np.ceil(edges / step - _ROUND)
+    # The last bin has its upper edge too.
+    numbers[-1] = np.floor(edges[-1] / step + _ROUND) + 1.0
+    return numbers[:-1] * step, np.maximum(0.0, np.diff(numbers))
+
+
+def find_step(found: Marginal) -> float | None:
+    """Find the widest step of which all values are multiples, as far as noise lets one see.
+
+    Of the bins between the outermost records, those without a multiple must hold no more than
+    noise explains, and so many of them must be there that values of a finer step, or of none, would
+    surely show in them. None where there is no such step.
+    """
+    hull = find_hull(found)
+    bins, edges = found.bins[hull.first : hull.stop], found.data_edges[hull.first : hull.stop + 1]
+    if hull.is_weak or bins.size < _LEAST_BINS:
+        return None
+    kept, chosen = np.ones(bins.size, dtype=np.bool_), None
+    # From the finest one on: of few bins more is known than of many.
+    for step in reversed(_STEPS):
+        is_nested = chosen is None or math.isclose(step / chosen, round(step / chosen))
+        holds = count_multiples(edges, step)[1] > 0.0
+        left = kept & ~holds
+        if is_nested and _are_empty(bins[left], bins[kept], found.noise.deviation):
+            kept, chosen = kept & holds, step
+    return chosen
+
+
+def find_texture(found: Marginal) -> float | None:
+    """Find the step that a plan may state: 0 for values without a step.
+
+    None where some values are heaps, or where noise would hide that.
+    """
+    hull, step = find_hull(found), find_step(found)
+    bins = found.bins[hull.first : hull.stop]
+    if step is not None:
+        edges = found.data_edges[hull.first : hull.stop + 1]
+        bins = bins[count_multiples(edges, step)[1] > 0.0]
+    noise = _HEAP_NOISE * found.noise.deviation * math.sqrt(5.0 / 4.0)
+    least = _HEAP_SHARE * found.n_present
+    if hull.is_weak or noise > least:
+        return None
+    beside = np.convolve(np.pad(bins, 2), _BESIDE, mode="valid")
+    has_heap = np.any((bins > least) & (bins - beside > np.maximum(noise, np.abs(beside))))
+    return None if has_heap else step or 0.0
+
+
+def _are_empty(left: Floats, all_bins: Floats, deviation: float) -> bool:
+    """Return whether bins hold nothing but noise, and would surely hold more if all were alike."""
+    noise = deviation * math.sqrt(left.size)
+    expected = float(np.sum(all_bins)) * left.size / max(1, all_bins.size)
+    is_enough = _LEAST_EMPTY * all_bins.size <= left.size <= all_bins.size - 2
+    return is_enough and float(np.sum(left)) <= _CHANCE * noise and expected >= _SURE * noise
