@@ -10,6 +10,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.learning.calibration.steps import find_texture
+from sfumato.learning.estimate.histogram import BinNoise, Marginal
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension, LogTransform
 from sfumato.shared.plan.dimensions import MOST_ONE_HOT
@@ -25,6 +27,7 @@ PILOT_OCTAVES: Final = 40
 """A number without bounds has a pilot of this resolution, 2^40 times as wide on both sides."""
 ALIKE: Final = 2.0
 """Columns whose scales differ by less share one, so that distances are in data units."""
+_N_BINS, _MOST_LOOKED_AT, _NO_NOISE = 1024, 100_000, 1e-6
 _ZERO_OCTAVES = 10
 """Octaves between a bound and the linear part around zero, where no resolution is stated."""
 
@@ -273,6 +276,58 @@ def read_scales(
     return found
 
 
+def read_steps(
+    steps: Any, names: Sequence[str], levels: Sequence[tuple[str, ...]]
+) -> list[float | None]:
+    """Return the stated step of the values of each column; None where nobody has said.
+
+    Raises
+    ------
+    ConfigError
+        One is not a finite number of at least 0, or of a column with levels.
+    """
+    if steps is None:
+        return [None] * len(names)
+    if not isinstance(steps, Mapping):
+        raise ConfigError(
+            "must be a mapping of columns to numbers", field="steps", fix='write {"age": 1}'
+        )
+    given = list_by_column(steps, names, "steps")
+    for name, value, texts in zip(names, given, levels, strict=True):
+        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0 <= value < math.inf and not texts):
+            raise ConfigError(
+                f"of {name!r} must be a number of at least 0, and the column have no levels",
+                field="steps",
+                fix="write 1 for whole numbers, 0 for values without a step, or leave it out",
+            )
+    return [None if value is None else float(value) for value in given]
+
+
+def find_own_step(dimension: Dimension, values: NDArray[np.floating]) -> Dimension:
+    """Return the column with the step that its own values have, where nobody has stated one.
+
+    For fits without epsilon alone: it is read off the records.
+    """
+    if dimension.is_categorical or dimension.step is not None:
+        return dimension
+    lower, upper = dimension.bounds
+    some = values[:: max(1, len(values) // _MOST_LOOKED_AT)]
+    there = some[np.isfinite(some)]
+    counts, edges = np.histogram(np.clip(there, lower, upper), _N_BINS, range=(lower, upper))
+    exact = Marginal(
+        name=dimension.name,
+        bins=counts.astype(np.float64),
+        below=0.0,
+        above=0.0,
+        missing=0.0,
+        edges=edges,
+        n_records=max(1, len(there)),
+        noise=BinNoise(variance=_NO_NOISE),
+    )
+    return replace(dimension, step=find_texture(exact))
+
+
 def _list_scales(scale: Any, n_columns: int) -> list[Any]:
     try:
         given = np.broadcast_to(np.asarray(scale, dtype=np.float64), (n_columns,)).tolist()
@@ -292,6 +347,7 @@ def make_dimension(
     bounds: Pair | None,
     resolution: float | None,
     scale: float | None,
+    step: float | None = None,
 ) -> Dimension:
     """Make the dimension of a column.
 
@@ -313,6 +369,7 @@ def make_dimension(
         upper=bounds[1],
         scale=scale,
         transform=None if resolution is None else LogTransform(resolution=resolution),
+        step=step,
     )
 
 

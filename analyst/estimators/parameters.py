@@ -14,12 +14,14 @@ from sfumato.analyst.estimators.columns import (
     Bounds,
     Logs,
     Scale,
+    find_own_step,
     make_dimension,
     measure_width,
     read_bounds,
     read_levels,
     read_logs,
     read_scales,
+    read_steps,
 )
 from sfumato.analyst.estimators.contract import PrivateEstimator
 from sfumato.analyst.estimators.declaration import estimator, result
@@ -84,6 +86,10 @@ class SketchingEstimator(PrivateEstimator):
     levels
         Columns of text, each with all its values: ``{"colour": ["red", "green"]}``. A value becomes
         a coordinate that is 0 or 1; another value counts as missing.
+    steps
+        The distance of neighbouring values of columns, ``{"age": 1}``, where none is far commoner
+        than those beside it; 0 for values without a step. With them :meth:`ask` has error bars;
+        without epsilon they follow from the records, and after a pilot they are not needed.
     n_frequencies
         m, or ``auto``: ``max(64, 5 k d)`` without epsilon, and with it what the planner chooses.
     mechanism
@@ -105,6 +111,7 @@ class SketchingEstimator(PrivateEstimator):
     scale: Scale = "auto"
     log: Logs = None
     levels: Mapping[Any, Sequence[object]] | None = None
+    steps: Mapping[Any, float] | None = None
     n_frequencies: int | Literal["auto"] = "auto"
     mechanism: str = "auto"
     max_records: int | None = None
@@ -166,6 +173,7 @@ class SketchingEstimator(PrivateEstimator):
         scales: Sequence[float | None] = [None] * len(names)
         if not self._has_scale_by_word:
             scales = read_scales(self.scale, names, levels)
+        steps = read_steps(self.steps, names, levels)
         self._require_one_unit(names, levels, resolutions)
         unstated = [i for i, pair in enumerate(bounds) if pair is None and not levels[i]]
         if unstated and not self._is_private:
@@ -182,16 +190,20 @@ class SketchingEstimator(PrivateEstimator):
                 fix="state what the values can be; bounds that are read off the records are not "
                 'private. With scale="pilot" a part of epsilon finds them',
             )
-        return tuple(
+        stated = [
             make_dimension(
                 name,
                 levels=levels[i],
                 bounds=bounds[i],
                 resolution=None if levels[i] else resolutions[i],
                 scale=scales[i],
+                step=steps[i],
             )
             for i, name in enumerate(names)
-        )
+        ]
+        if self._is_private:
+            return tuple(stated)
+        return tuple(find_own_step(each, rows[:, i]) for i, each in enumerate(stated))
 
     def _require_one_unit(
         self,

@@ -20,6 +20,7 @@ from benchmarks import (
     phones,
     real_sets,
     reported_pilots,
+    tables,
     utility,
 )
 from benchmarks.contenders import CONTENDERS, SKETCH
@@ -199,3 +200,22 @@ def test_every_kind_of_column_is_found_from_reports() -> None:
     assert len(rows) == 3 * len(reported_pilots.COLUMNS)
     ratios = [row.value for row in rows if row.figure == "worst_spread_ratio"]
     assert 1.0 <= min(ratios) <= max(ratios) < 3.0
+
+
+def test_a_table_of_whole_numbers_is_asked_and_its_bars_are_judged() -> None:
+    """At epsilon 2 bars are about right: fewer than half hold with probability below 1e-3."""
+    rng = np.random.default_rng(0)
+    records = np.column_stack([np.round(rng.normal(40.0, 12.0, 8000)), rng.normal(size=8000)])
+    found = tables.Answers()
+    tables.ask_table(("age", "score"), records, {"age": (0, 100), "score": (-6, 6)}, 1, found)
+    rows = {row.figure: row.value for row in tables.describe("made up", 8000, found)}
+    assert rows["questions"] > 100
+    assert rows["share covered"] > 0.5
+    assert rows["true_verdicts"] in (0.0, 1.0)
+    assert rows["median relative SSE"] > 0.5
+
+
+def test_bounds_are_rounded_outward_to_one_digit() -> None:
+    ends = [(-3.0, -1), (12.0, -1), (12.0, 1), (0.0, 1), (0.34, 1), (-0.34, 1), (3000.0, 1)]
+    found = [tables.round_outward(*end) for end in ends]
+    assert found == pytest.approx([-3.0, 10.0, 20.0, 0.0, 0.4, -0.3, 3000.0])
