@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.candidates import CandidateKMeans
 from sfumato.analyst.estimators.clustering import (
@@ -177,7 +177,7 @@ class AutoKMeans(CentralEstimator):
         planned: tuple[PrivacyEvent, ...] = model.plan_events(n_records, n_features, names=known)
         return planned
 
-    def _fit(self, X: ArrayLike) -> None:  # noqa: N803
+    def _fit(self, X: Any) -> None:  # noqa: N803
         """Choose a method by the shape of ``X`` and the parameters, and fit it."""
         n_records, names = self._look(X)
         choice = self.choose(n_records, len(names), names=names)
@@ -211,7 +211,7 @@ class AutoKMeans(CentralEstimator):
         self._take_over()
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
+    def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
         """Return the nearest centroid of records: shape ``(n,)``; -1 where a value is missing.
 
         The centroids are public, but what is computed here from private records is as private as
@@ -225,7 +225,7 @@ class AutoKMeans(CentralEstimator):
         self._require_fitted()
         return self.estimator_.predict(X)
 
-    def transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
+    def transform(self, X: Any) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return distances of records to all centroids: shape ``(n, k)``, in units of ``metric_``.
 
         Raises
@@ -244,7 +244,7 @@ class AutoKMeans(CentralEstimator):
 
     def _evaluate(
         self,
-        X: ArrayLike,  # noqa: N803
+        X: Any,  # noqa: N803
         stated: Exact,
         largest_distance: float | None,
     ) -> Evaluation:

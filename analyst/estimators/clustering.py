@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
 from sfumato.analyst.estimators.columns import Bounds, Scale, read_box
@@ -147,7 +147,7 @@ class ClusteringEstimator(CentralEstimator):
 
     # ---- fitting ----
 
-    def _fit(self, X: ArrayLike) -> None:  # noqa: N803
+    def _fit(self, X: Any) -> None:  # noqa: N803
         """Ask the planned questions about some records, with noise, and compute centroids."""
         refuse_words(X)
         rows = read_rows(X)
@@ -225,7 +225,7 @@ class ClusteringEstimator(CentralEstimator):
         self.n_clusters = k
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
+    def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
         """Return the nearest centroid of records: shape ``(n,)``; -1 where a value is missing.
 
         The centroids are public, but what is computed here from private records is as private as
@@ -243,7 +243,7 @@ class ClusteringEstimator(CentralEstimator):
             labels[whole] = self._label(rows[whole])
         return labels
 
-    def transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
+    def transform(self, X: Any) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return distances of records to all centroids: shape ``(n, k)``, in units of ``metric_``.
 
         Raises
@@ -327,7 +327,7 @@ class ClusteringEstimator(CentralEstimator):
         labels, _ = assign(rows, self.cluster_centers_ / self.metric_)
         return labels
 
-    def _place_all(self, X: ArrayLike) -> Placed:  # noqa: N803
+    def _place_all(self, X: Any) -> Placed:  # noqa: N803
         points, metric = self._read_points(X), self.metric_
         return Placed(
             points=points,
@@ -336,7 +336,7 @@ class ClusteringEstimator(CentralEstimator):
             upper=self.release_.upper / metric,
         )
 
-    def _read_points(self, X: ArrayLike) -> Floats:  # noqa: N803
+    def _read_points(self, X: Any) -> Floats:  # noqa: N803
         """Return records in units of the metric."""
         self._require_fitted()
         rows = read_rows(X)

@@ -14,9 +14,9 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from sfumato.analyst.estimators.declaration import estimator
+from sfumato.analyst.estimators.declaration import estimator, reading
 from sfumato.analyst.estimators.held import Held, Sketches, name_event, read_sketches
 from sfumato.analyst.estimators.inputs import list_names, read_rng
 from sfumato.analyst.estimators.lock import holding
@@ -55,7 +55,7 @@ class exact_only:  # noqa: N801 - used as a decorator
     """A method that there is only without epsilon: with it, an attribute that is missing."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
-        self._method = method
+        self._method = reading(method)
         self.__doc__ = method.__doc__
 
     def __get__(self, instance: CompressiveEstimator | None, owner: type) -> Any:
@@ -75,7 +75,7 @@ class ExactTransforms:
     """
 
     @exact_only
-    def fit_transform(self, X: ArrayLike, y: object = None) -> Floats:  # noqa: N803
+    def fit_transform(self, X: Any, y: object = None) -> Floats:  # noqa: N803
         """Fit to records, and return their distances to all centroids: without epsilon only."""
         found: Any = self
         return cast(Floats, found.fit(X, y).transform(X))
@@ -91,7 +91,7 @@ class CompressiveEstimator(ReleasingEstimator):
         if self._is_private:
             super()._require_first()
 
-    def _fit(self, X: ArrayLike) -> None:  # noqa: N803
+    def _fit(self, X: Any) -> None:  # noqa: N803
         """Sketch records in one pass, and decode; with epsilon, release the sketch once before."""
         rows, names = self._read_table(X, is_begun=False)
         self._require_records(rows)
@@ -107,7 +107,7 @@ class CompressiveEstimator(ReleasingEstimator):
         self._require_readable(rows, list_names(names, rows.shape[1]), X)
         self._release_of(rows, choices, names)
 
-    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803
+    def partial_fit(self, X: Any, y: object = None) -> Self:  # noqa: N803
         """Add records to the sum; the first look at a result decodes, and with epsilon releases.
 
         Records that are added after a release form the next one. A record is in one of them, so its
@@ -124,7 +124,7 @@ class CompressiveEstimator(ReleasingEstimator):
             self._add(X)
         return self
 
-    def _add(self, X: ArrayLike) -> None:  # noqa: N803
+    def _add(self, X: Any) -> None:  # noqa: N803
         is_begun = "_held" in vars(self)
         rows, names = self._read_table(X, is_begun=is_begun)
         if not is_begun:
@@ -464,7 +464,7 @@ class CompressiveEstimator(ReleasingEstimator):
             return {}
         return super()._get_fitted_attr_html(doc_link)
 
-    def score_samples(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
+    def score_samples(self, X: Any) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the logarithm of the density at records: shape ``(n,)``; low values are outliers.
 
         Per product of the columns' units. Where a column has levels it is no density over them,

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
@@ -236,7 +236,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     # ---- spending ----
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803 - scikit-learn's name
+    def fit(self, X: Any, y: object = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Release what is needed of some records, once, and compute the results from that.
 
         One thread fits an estimator at a time; the next one finds it fitted.
@@ -270,7 +270,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             self._fit(X)
         return self
 
-    def _fit(self, X: ArrayLike) -> None:  # noqa: N803
+    def _fit(self, X: Any) -> None:  # noqa: N803
         raise NotImplementedError
 
     def _require_first(self) -> None:

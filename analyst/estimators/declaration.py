@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeVar, dataclass_transform
+
+from sfumato.analyst.estimators.frames import open_frame
 
 Declared = TypeVar("Declared", bound=type[Any])
 
@@ -14,6 +18,11 @@ _LAST: Final = (
     "max_unreadable",
 )  # fmt: skip
 """Parameters that stand before and after those of an estimator's own."""
+_READERS: Final = (
+    "fit", "partial_fit", "fit_predict", "fit_transform", "predict", "predict_proba", "transform",
+    "inverse_transform", "score", "score_samples", "look",
+)  # fmt: skip
+"""Methods whose first argument is a table."""
 _INHERITED: Final = ("Parameters", "Attributes")
 
 
@@ -37,7 +46,25 @@ def estimator(declared: Declared) -> Declared:
     initialise.__signature__ = signature.replace(parameters=[this, *given])
     order = [each.name for each in given] + [each.name for each in fields(made) if not each.init]
     made.__doc__ = _complete(made, order)
+    for name in _READERS:
+        method = vars(made).get(name)
+        if inspect.isfunction(method):
+            setattr(made, name, reading(method))
     return made  # type: ignore[no-any-return]  # the same class
+
+
+def reading(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method take tables of any library, and files."""
+
+    @functools.wraps(method)
+    def read(self: Any, *given: Any, **named: Any) -> Any:
+        if given:
+            given = (open_frame(given[0]), *given[1:])
+        elif "X" in named:
+            named["X"] = open_frame(named["X"])
+        return method(self, *given, **named)
+
+    return read
 
 
 def _rank(name: str) -> tuple[int, int]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.contract import PrivateEstimator, describe_level
 from sfumato.analyst.estimators.declaration import estimator
@@ -77,7 +78,7 @@ class EvaluatedEstimator(PrivateEstimator):
     A subclass places records in ``_place_all``.
     """
 
-    def _place_all(self, X: ArrayLike) -> Placed:  # noqa: N803
+    def _place_all(self, X: Any) -> Placed:  # noqa: N803
         raise NotImplementedError
 
     def _list_spent(self) -> Sequence[PrivacyEvent]:
@@ -86,7 +87,7 @@ class EvaluatedEstimator(PrivateEstimator):
 
     def evaluate(
         self,
-        X: ArrayLike,  # noqa: N803 - scikit-learn's name
+        X: Any,  # noqa: N803 - scikit-learn's name
         *,
         epsilon: Exact,
         largest_distance: float | None = None,
@@ -125,7 +126,7 @@ class EvaluatedEstimator(PrivateEstimator):
 
     def _evaluate(
         self,
-        X: ArrayLike,  # noqa: N803
+        X: Any,  # noqa: N803
         stated: Exact,
         largest_distance: float | None,
     ) -> Evaluation:

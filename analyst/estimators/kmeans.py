@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.cluster import KMeans
 
@@ -116,7 +116,7 @@ class CompressiveKMeans(
     n_clusters: int = field(default=8, kw_only=False)
     compute_labels: bool = True
 
-    def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
+    def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
         """Return the nearest centroid of records: shape ``(n,)``; -1 where a value is missing.
 
         The centroids may be public, but what is computed here from private records is as private as
@@ -129,7 +129,7 @@ class CompressiveKMeans(
         """
         return self._assign(self._read_points(X))[0]
 
-    def transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
+    def transform(self, X: Any) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return distances of records to all centroids: shape ``(n, k)``.
 
         In units of ``metric_``, on the scales of the columns.
@@ -146,20 +146,20 @@ class CompressiveKMeans(
         return distances
 
     @exact_only
-    def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:  # noqa: N803
+    def fit_predict(self, X: Any, y: object = None) -> NDArray[np.intp]:  # noqa: N803
         """Fit to records, and return the nearest centroid of each: without epsilon only."""
         self.fit(X, y)
         return self.labels_ if self.compute_labels else self.predict(X)
 
     @exact_only
-    def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: N803
+    def score(self, X: Any, y: object = None) -> float:  # noqa: N803
         """Return minus the sum of squared distances to the nearest centroid: without epsilon."""
         del y
         return -self._assign(self._read_points(X))[1]
 
     def _evaluate(
         self,
-        X: ArrayLike,  # noqa: N803
+        X: Any,  # noqa: N803
         stated: Exact,
         largest_distance: float | None,
     ) -> Evaluation:
@@ -172,7 +172,7 @@ class CompressiveKMeans(
             )
         return super()._evaluate(X, stated, largest_distance)
 
-    def _place_all(self, X: ArrayLike) -> Placed:  # noqa: N803
+    def _place_all(self, X: Any) -> Placed:  # noqa: N803
         points, metric = self._read_points(X), self.metric_
         axes = self.plan_.space.axes
         return Placed(

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.compressive import CompressiveEstimator
 from sfumato.analyst.estimators.contract import describe_level
@@ -88,7 +88,7 @@ class LookedEstimator(CompressiveEstimator):
     _looked: tuple[tuple[ResultBody, Solution], tuple[TakenLook, ...]] = result()
     """The sketch's own result, and the looks that have refined it since."""
 
-    def _add(self, X: ArrayLike) -> None:  # noqa: N803
+    def _add(self, X: Any) -> None:  # noqa: N803
         if "_held" not in vars(self) and self.look_share and self._is_private:
             raise ConfigError(
                 "has no records to look at again when the sum is released",
@@ -99,7 +99,7 @@ class LookedEstimator(CompressiveEstimator):
 
     def look(
         self,
-        X: ArrayLike,  # noqa: N803 - scikit-learn's name
+        X: Any,  # noqa: N803 - scikit-learn's name
         *,
         epsilon: Exact,
         delta: Exact = "0",
@@ -133,7 +133,7 @@ class LookedEstimator(CompressiveEstimator):
 
     def _look(
         self,
-        X: ArrayLike,  # noqa: N803
+        X: Any,  # noqa: N803
         epsilon: Exact,
         delta: Exact,
         *,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import DensityMixin
 
 from sfumato.analyst.estimators.compressive import CompressiveEstimator, exact_only
@@ -76,7 +76,7 @@ class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[mi
 
     n_components: int = field(default=1, kw_only=False)
 
-    def predict_proba(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the share of each Gaussian in the density at records: shape ``(n, k)``.
 
         Raises
@@ -87,7 +87,7 @@ class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[mi
         rows = self._read_points(X)
         return self._density.compute_responsibilities(rows)
 
-    def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
+    def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
         """Return the Gaussian with the largest share at records; -1 where a value is missing.
 
         Raises
@@ -100,12 +100,12 @@ class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[mi
         return labels
 
     @exact_only
-    def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:  # noqa: N803
+    def fit_predict(self, X: Any, y: object = None) -> NDArray[np.intp]:  # noqa: N803
         """Fit to records, and return the most likely Gaussian of each: without epsilon only."""
         return self.fit(X, y).predict(X)
 
     @exact_only
-    def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: N803
+    def score(self, X: Any, y: object = None) -> float:  # noqa: N803
         """Return the mean logarithm of the density at records: without epsilon only."""
         del y
         return float(np.mean(self.score_samples(X)))

@@ -130,7 +130,7 @@ class MomentMixture(StoredModel):
     norm: float = 1.0
     origin: Literal["centre", "lower"] = "centre"
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Release the moments of some records and of their parts, once.
 
         Parameters
@@ -152,7 +152,7 @@ class MomentMixture(StoredModel):
             self._fit_parts(X, y)
         return self
 
-    def _fit_parts(self, X: ArrayLike, y: Any) -> None:  # noqa: N803
+    def _fit_parts(self, X: Any, y: Any) -> None:  # noqa: N803
         refuse_words(X)
         rows = read_rows(X)
         found = find_names(X)

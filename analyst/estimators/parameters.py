@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.columns import (
     Bounds,
@@ -331,7 +331,7 @@ class SketchingEstimator(PrivateEstimator):
                 fix="raise max_records before the first batch, or release before",
             )
 
-    def _read_columns(self, X: ArrayLike) -> Floats:  # noqa: N803
+    def _read_columns(self, X: Any) -> Floats:  # noqa: N803
         self._require_fitted()
         rows, _ = self._read_table(X, is_begun=True)
         return rows.astype(np.float64, copy=False)

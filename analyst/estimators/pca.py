@@ -151,7 +151,7 @@ class PrivatePCA(
     norm: float | None = None
     metric: ArrayLike | None = None
 
-    def _fit(self, X: ArrayLike) -> None:  # noqa: N803
+    def _fit(self, X: Any) -> None:  # noqa: N803
         """Release the moments of some records, and compute their components."""
         refuse_words(X)
         records = read_rows(X)
@@ -191,7 +191,7 @@ class PrivatePCA(
         design = self._design(n_features)
         return (make_event(design.public, design.mechanism, stream=self._name_fit()),)
 
-    def transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
+    def transform(self, X: Any) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the components of records: shape ``(n, n_components)``, units of the metric.
 
         ``((x - mean_) / metric_) components_'``. The components are public, but what is computed
@@ -208,7 +208,7 @@ class PrivatePCA(
         moved: Floats = ((records - self.mean_) / self.metric_) @ self.components_.T
         return moved
 
-    def inverse_transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
+    def inverse_transform(self, X: Any) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the records of given components: shape ``(n, d)``, data units.
 
         Raises

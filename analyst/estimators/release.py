@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.contract import (
     Release,
@@ -385,7 +385,7 @@ class ReleasingEstimator(SketchingEstimator):
         encoded = self.plan_.space.encoder.encode(rows)
         return encoded.to_array() if isinstance(encoded, Columns) else encoded
 
-    def _read_points(self, X: ArrayLike) -> Floats:  # noqa: N803
+    def _read_points(self, X: Any) -> Floats:  # noqa: N803
         """Read records, and place them on the axes: NaN where they miss a value."""
         return self._place(self._read_columns(X)).astype(np.float64, copy=False)
 

@@ -179,7 +179,7 @@ class NetworkMixture(StoredModel):
     relation: Literal["replace-one", "add-remove-one"] = "add-remove-one"
     public_seed: int | str | bytes | None = None
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Find parts if they are not given, and train a network on each, once.
 
         Parameters
@@ -202,7 +202,7 @@ class NetworkMixture(StoredModel):
             self._fit_networks(X, y)
         return self
 
-    def _fit_networks(self, X: ArrayLike, y: Any) -> None:  # noqa: N803
+    def _fit_networks(self, X: Any, y: Any) -> None:  # noqa: N803
         rows = read_rows(X)
         found = find_names(X)
         names = list_names(found, rows.shape[1])
@@ -289,7 +289,7 @@ class NetworkMixture(StoredModel):
         )
         return records, make_array(self.parts_)[places]
 
-    def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
+    def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
         """Return the part of records: shape ``(n,)``; -1 where a value is missing.
 
         What is computed here from private records is as private as they are.
