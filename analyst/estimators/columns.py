@@ -304,13 +304,21 @@ def read_steps(
     return [None if value is None else float(value) for value in given]
 
 
-def find_own_step(dimension: Dimension, values: NDArray[np.floating]) -> Dimension:
-    """Return the column with the step that its own values have, where nobody has stated one.
+def find_own_steps(
+    dimensions: Sequence[Dimension], rows: NDArray[np.floating]
+) -> dict[str, float | None]:
+    """Find the step of the values of each number for which none is stated.
 
-    For fits without epsilon alone: it is read off the records.
+    For fits without epsilon alone: they are read off the records.
     """
-    if dimension.is_categorical or dimension.step is not None:
-        return dimension
+    return {
+        each.name: _find_own_step(each, rows[:, i])
+        for i, each in enumerate(dimensions)
+        if not each.is_categorical and each.step is None
+    }
+
+
+def _find_own_step(dimension: Dimension, values: NDArray[np.floating]) -> float | None:
     lower, upper = dimension.bounds
     some = values[:: max(1, len(values) // _MOST_LOOKED_AT)]
     there = some[np.isfinite(some)]
@@ -325,7 +333,7 @@ def find_own_step(dimension: Dimension, values: NDArray[np.floating]) -> Dimensi
         n_records=max(1, len(there)),
         noise=BinNoise(variance=_NO_NOISE),
     )
-    return replace(dimension, step=find_texture(exact))
+    return find_texture(exact)
 
 
 def _list_scales(scale: Any, n_columns: int) -> list[Any]:

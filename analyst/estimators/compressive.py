@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.analyst.estimators.columns import find_own_steps
 from sfumato.analyst.estimators.declaration import estimator, reading
 from sfumato.analyst.estimators.held import Held, Sketches, name_event, read_sketches
 from sfumato.analyst.estimators.inputs import list_names, read_rng
@@ -100,6 +101,7 @@ class CompressiveEstimator(ReleasingEstimator):
         if not self._is_private:
             self._begin(Held(plan=make_plan(choices), is_exact=True), names)
             self._held.add(self._sum(rows, self._held.plan))
+            self._own_steps = find_own_steps(self._held.plan.dimensions, rows)
             self._finish()
             self._describe_records(rows)
             return
@@ -126,6 +128,8 @@ class CompressiveEstimator(ReleasingEstimator):
 
     def _add(self, X: Any) -> None:  # noqa: N803
         is_begun = "_held" in vars(self)
+        # What all records have that were fitted at once, others need not have.
+        self._own_steps = {}
         rows, names = self._read_table(X, is_begun=is_begun)
         if not is_begun:
             self._require_records(rows)
@@ -179,6 +183,7 @@ class CompressiveEstimator(ReleasingEstimator):
         return self
 
     def _merge(self, other: Self) -> None:
+        self._own_steps = {}
         mine: Held | None = vars(self).get("_held")
         others: Held | None = vars(other).get("_held")
         if mine is None or others is None:

@@ -14,7 +14,6 @@ from sfumato.analyst.estimators.columns import (
     Bounds,
     Logs,
     Scale,
-    find_own_step,
     make_dimension,
     measure_width,
     read_bounds,
@@ -119,6 +118,7 @@ class SketchingEstimator(PrivateEstimator):
     n_jobs: int | None = None
 
     _held: Held = result()
+    _own_steps: Mapping[str, float | None] = result()
 
     _COUNT: ClassVar[str]
     """Name of the parameter with the number of clusters."""
@@ -190,7 +190,7 @@ class SketchingEstimator(PrivateEstimator):
                 fix="state what the values can be; bounds that are read off the records are not "
                 'private. With scale="pilot" a part of epsilon finds them',
             )
-        stated = [
+        return tuple(
             make_dimension(
                 name,
                 levels=levels[i],
@@ -200,10 +200,7 @@ class SketchingEstimator(PrivateEstimator):
                 step=steps[i],
             )
             for i, name in enumerate(names)
-        ]
-        if self._is_private:
-            return tuple(stated)
-        return tuple(find_own_step(each, rows[:, i]) for i, each in enumerate(stated))
+        )
 
     def _require_one_unit(
         self,

@@ -315,6 +315,7 @@ class ReleasingEstimator(SketchingEstimator):
                 posterior=solution.posterior,
                 n_records=max(1.0, float(held.count_records())),
                 histograms=list_histograms(margins),
+                steps=vars(self).get("_own_steps", {}),
             ),
             margins=margins,
         )

@@ -1,4 +1,4 @@
-"""The columns that questions are about: their coordinates, steps, and distributions if known."""
+"""Columns that questions are about: the coordinate of one, its step, its distribution if known."""
 
 from __future__ import annotations
 
@@ -39,13 +39,12 @@ class Ends:
     ----------
     places
         Lower and upper end under each draw: shape ``(2, n)``, infinite at a bound of the box.
-    low, high
-        The same in the column's distribution; None without one.
+    parts
+        The same in the column's distribution; nothing without one.
     """
 
     places: Floats
-    low: Part | None = None
-    high: Part | None = None
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,6 +84,12 @@ class AskedColumn:
         """The box, on the scale of the coordinate."""
         return float(self.posterior.lower[self.axis]), float(self.posterior.upper[self.axis])
 
+    @property
+    def data_bounds(self) -> tuple[float, float]:
+        """The box, in data units."""
+        lower, upper = self.bounds
+        return self.show(lower), self.show(upper)
+
     def place(self, value: float) -> float:
         """Return a value in data units on the scale of the coordinate; infinite ones stay so."""
         if self.resolution is None or math.isinf(value):
@@ -102,7 +107,8 @@ class AskedColumn:
         if self.distribution is not None:
             return None
         (low, high), (lower, upper) = self._widen(low, high), self.bounds
-        if low > upper or high < lower:
+        # A range between two values holds none, and one outside the box hardly any.
+        if low > upper or high < lower or (self.step and low >= high):
             return None
         width, least = min(high, upper) - max(low, lower), _NARROW * self.scale
         return None if width >= least else (least, max(0.0, width))
@@ -114,15 +120,16 @@ class AskedColumn:
         """
         n_draws = self.posterior.n_draws
         if self.distribution is None:
-            own = clip_interval(self.posterior, self.axis, *self._widen(low, high))
+            low, high = self._widen(low, high)
+            if low > high:
+                return None
+            own = clip_interval(self.posterior, self.axis, low, high)
             places = np.repeat([[own.low], [own.high]], n_draws, axis=1)
             return None if own.is_empty else Ends(places=places)
-        parts = [
-            self.distribution.cells.find_part(low, includes=False),
-            self.distribution.cells.find_part(high, includes=True),
-        ]
+        cells = self.distribution.cells
+        parts = cells.find_part(low, includes=False), cells.find_part(high, includes=True)
         heights = np.array([self.distribution.find_heights(part) for part in parts])
-        return Ends(places=self._find_places(heights), low=parts[0], high=parts[1])
+        return Ends(places=self._find_places(heights), parts=parts)
 
     def show_quantile(self, place: float) -> float:
         """Return the value, in data units, that a quantile of the densities stands for."""
@@ -134,11 +141,17 @@ class AskedColumn:
     def make_transform(self) -> Transform | None:
         """Return the function from the coordinate to values; None where both are the same.
 
-        Where the distribution is known, a value is that below which as many records lie.
+        Where the distribution is known, a value is that below which as many records lie; where a
+        step is, the nearest one with it.
         """
-        resolution, distribution = self.resolution, self.distribution
+        resolution, distribution, step = self.resolution, self.distribution, self.step
+
+        def show(places: Floats) -> Floats:
+            values = places if resolution is None else expand(places, resolution)
+            return np.round(values / step) * step if step else values
+
         if distribution is None:
-            return None if resolution is None else lambda places: expand(places, resolution)
+            return show if step or resolution is not None else None
         points = np.linspace(*self.bounds, _N_POINTS)
         heights, _ = pool(self.posterior, compute_distribution(self.posterior, self.axis, points))
         values = distribution.find_values(heights)
@@ -154,8 +167,11 @@ class AskedColumn:
 
     def _widen(self, low: float, high: float) -> tuple[float, float]:
         """Return the places half a step outside of the outermost values in a range."""
-        if self.step and not math.isinf(low):
-            low = (math.ceil(low / self.step - _ROUND) - 0.5) * self.step
-        if self.step and not math.isinf(high):
-            high = (math.floor(high / self.step + _ROUND) + 0.5) * self.step
+        if self.step:
+            lower, upper = self.data_bounds
+            reach = 2.0 * self.step
+            if low >= lower - reach:
+                low = (math.ceil(min(low, upper + reach) / self.step - _ROUND) - 0.5) * self.step
+            if high <= upper + reach:
+                high = (math.floor(max(high, lower - reach) / self.step + _ROUND) + 0.5) * self.step
         return self.place(low), self.place(high)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from sfumato.learning.answers.densities import compute_distribution, pool
 from sfumato.learning.calibration.steps import count_multiples
+from sfumato.learning.decoding.bars import DEVIATIONS
 from sfumato.learning.decoding.density import Posterior
 from sfumato.learning.estimate.histogram import Marginal
 from sfumato.shared.core.logarithm import compress
@@ -37,15 +38,18 @@ _MOST_CELLS: Final = 512
 _BLUR: Final = 2.0
 """What the sketch blurs: the standard deviation of an average, in the plan's scales."""
 _FACTORS: Final = (1.0, 2.0, 4.0, 10.0)
-_UNEVEN: Final = (0.0, 0.03, 0.1, 0.2, 0.4, 0.7, 1.2, 2.0, 4.0)
+_UNEVEN: Final = (0.0, 0.03, 0.1, 0.2, 0.4, 0.7, 1.2, 2.0, 4.0, 8.0, 16.0, 32.0)
 _ELSEWHERE: Final = (0.0, 0.1, 1.0)
 _ROUNDS: Final = 2
 _LEAST: Final = 1e-12
+_FLOOR: Final = 3e-5
 _LENGTHEN: Final = 1.1
-"""Standard errors are taken to be longer by this: the three numbers are themselves uncertain."""
+"""Factor of standard errors: the three numbers are themselves uncertain."""
 _HIDDEN: Final = 0.5
-"""The share of the records that a tail may hide, in the largest standard error of a share."""
+"""The share of the records that a tail may hide, in units of the largest error of a share."""
 _ROUND: Final = 1e-9
+_EXACT: Final = 1e-15
+_UNIFORM: Final = 1.0 / math.sqrt(12.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,78 +95,134 @@ class Cells:
         return (self.first + self.last) / 2.0
 
     @property
+    def widths(self) -> Floats:
+        """How far apart the values of each cell may lie: shape ``(J,)``."""
+        return self.last - self.first
+
+    @property
     def borders(self) -> Floats:
         """Places between neighbouring cells: shape ``(J - 1,)``."""
         return (self.last[:-1] + self.first[1:]) / 2.0
 
+    @property
+    def whole(self) -> tuple[Part, Part]:
+        """The two places between which all values are."""
+        last = Part(cell=self.n_cells - 1, share=1.0, is_cut=False)
+        return Part(cell=0, share=0.0, is_cut=False), last
+
     def find_part(self, place: float, *, includes: bool) -> Part:
         """Find the values below a place, or with ``includes`` those at it too."""
-        if math.isinf(place):
-            all_of_it = place > 0.0
-            return Part(
-                cell=self.n_cells - 1 if all_of_it else 0, share=float(all_of_it), is_cut=False
-            )
+        low, high = float(self.first[0]), float(self.last[-1])
+        if place < low or (place == low and not includes):
+            return Part(cell=0, share=0.0, is_cut=False)
+        if place > high or (place == high and includes):
+            return Part(cell=self.n_cells - 1, share=1.0, is_cut=False)
         if self.step > 0.0:
-            number = place / self.step
-            whole = math.floor(number + _ROUND) if includes else math.ceil(number - _ROUND) - 1
-            place = whole * self.step
-        cell = int(np.searchsorted(self.first, place + _ROUND * abs(place), side="right")) - 1
+            return self._find_values(place, includes=includes)
+        side = "right" if includes else "left"
+        cell = max(0, int(np.searchsorted(self.first, place, side)) - 1)  # type: ignore[call-overload]
+        width = float(self.widths[cell])
+        share = min(1.0, (place - float(self.first[cell])) / width) if width > 0.0 else 1.0
+        # A value that is commoner than others may stand at the place itself.
+        return Part(cell=cell, share=share, is_cut=share < 1.0)
+
+    def _find_values(self, place: float, *, includes: bool) -> Part:
+        number = place / self.step
+        leeway = max(_ROUND, _EXACT * abs(number))
+        whole = math.floor(number + leeway) if includes else math.ceil(number - leeway) - 1
+        last_value = whole * self.step
+        half = self.step / 2.0
+        cell = int(np.searchsorted(self.first, last_value + half, side="right")) - 1
         if cell < 0:
             return Part(cell=0, share=0.0, is_cut=False)
-        first, last = float(self.first[cell]), float(self.last[cell])
-        if self.step > 0.0:
-            most = round((last - first) / self.step) + 1
-            share = (round((min(place, last) - first) / self.step) + 1) / most
-        else:
-            share = min(1.0, (place - first) / (last - first))
-        return Part(cell=cell, share=share, is_cut=_ROUND < share < 1.0 - _ROUND)
+        most = max(1, round(float(self.widths[cell]) / self.step) + 1)
+        below = round((last_value - float(self.first[cell])) / self.step) + 1
+        share = min(1.0, max(0.0, below / most))
+        return Part(cell=cell, share=share, is_cut=share < 1.0)
 
 
-def list_cells(found: Marginal, step: float) -> Cells:
+def list_cells(found: Marginal, step: float, bounds: tuple[float, float]) -> Cells:
     """Return the cells of a histogram, for values that are multiples of a step; 0 for any values.
 
-    Records beyond the bounds are in the first and the last.
+    Parameters
+    ----------
+    bounds
+        Those of the column in the plan, data units. Records beyond them, and beyond those of the
+        histogram, stand on them.
     """
     edges = found.data_edges
-    counts, noise = found.bins.copy(), np.full(found.bins.size, found.noise.variance)
-    first, last = edges[:-1], edges[1:]
-    if step > 0.0:
-        starts, n_values = count_multiples(edges, step)
+    lower, upper = max(bounds[0], float(edges[0])), min(bounds[1], float(edges[-1]))
+    if not lower < upper:
+        lower, upper = float(edges[0]), float(edges[-1])
+    middles = (edges[1:] + edges[:-1]) / 2.0
+    is_below, is_above = middles <= lower, middles >= upper
+    is_inside = ~(is_below | is_above)
+    variance = found.noise.variance
+    first = np.clip(edges[:-1], lower, upper)[is_inside]
+    last = np.clip(edges[1:], lower, upper)[is_inside]
+    counts = found.bins[is_inside]
+    noise = np.full(len(counts), variance)
+    beyond = (
+        (found.below + float(np.sum(found.bins[is_below])), 1 + int(np.sum(is_below))),
+        (found.above + float(np.sum(found.bins[is_above])), 1 + int(np.sum(is_above))),
+    )
+    if step > 0.0 and len(counts):
+        starts, n_values = count_multiples(np.append(first, last[-1]), step)
         kept = np.flatnonzero(n_values)
-        if len(kept) < 2:
-            return list_cells(found, 0.0)
-        first, last = starts[kept], starts[kept] + (n_values[kept] - 1) * step
-        counts, noise = counts[kept], noise[kept]
-    merged = -(-len(counts) // _MOST_CELLS)
-    starts_at = np.arange(0, len(counts), merged)
-    counts, noise = np.add.reduceat(counts, starts_at), np.add.reduceat(noise, starts_at)
-    counts[[0, -1]] += found.below, found.above
-    noise[[0, -1]] += found.noise.variance
-    ends_at = np.minimum(starts_at + merged, len(last)) - 1
-    return Cells(first=first[starts_at], last=last[ends_at], step=step, counts=counts, noise=noise)
+        if len(kept) >= 2:
+            first, last = starts[kept], starts[kept] + (n_values[kept] - 1.0) * step
+            counts, noise = counts[kept], noise[kept]
+        else:
+            step = 0.0
+    merged = max(1, -(-len(counts) // _MOST_CELLS))
+    begins = np.arange(0, len(counts), merged)
+    ends = np.minimum(begins + merged, len(counts)) - 1
+    columns = [
+        first[begins],
+        last[ends],
+        np.add.reduceat(counts, begins) if len(begins) else counts,
+        np.add.reduceat(noise, begins) if len(begins) else noise,
+    ]
+    for place, (count, n_bins), at in ((lower, beyond[0], 0), (upper, beyond[1], -1)):
+        columns = _stand_on(columns, place, count, n_bins * variance, at, step)
+    return Cells(first=columns[0], last=columns[1], step=step, counts=columns[2], noise=columns[3])
+
+
+def _stand_on(
+    columns: list[Floats], bound: float, count: float, variance: float, at: int, step: float
+) -> list[Floats]:
+    """Add the records that stand on a bound: to the cell of that value, or as one of their own."""
+    first, last, counts, noise = columns
+    if step > 0.0 and len(first) and abs(first[at] - bound) <= step / 2.0 >= last[at] - first[at]:
+        counts, noise = counts.copy(), noise.copy()
+        counts[at] += count
+        noise[at] += variance
+        return [first, last, counts, noise]
+    place = 0 if at == 0 else len(first)
+    added = ((first, bound), (last, bound), (counts, count), (noise, variance))
+    return [np.insert(values, place, value) for values, value in added]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Distribution:
-    """The shares of cells, and the covariance of their errors.
+    """The shares of cells, and the errors of all that are below a place.
 
     Parameters
     ----------
     cells
         J cells.
-    shares, covariance
-        Shapes ``(J,)``, summing to 1, and ``(J, J)``; noise may make shares negative.
-    n_draws
-        Draws of the densities.
-    seed
-        Seed of :attr:`draws`.
+    shares
+        Shape ``(J,)``, with sum 1; noise may make some negative.
+    covered
+        Covariance of the sums of the first shares, of 1 to J of them: ``(J, J)``.
+    draws
+        Sums that may be true, one row for each draw of the densities: shape ``(n, J + 1)``.
     """
 
     cells: Cells
     shares: Floats
-    covariance: Floats
-    n_draws: int
-    seed: int = 0
+    covered: NDArray[np.float32]
+    draws: NDArray[np.float32]
 
     @cached_property
     def reached(self) -> Floats:
@@ -172,38 +232,27 @@ class Distribution:
     @cached_property
     def errors(self) -> Floats:
         """Standard errors of :attr:`reached`: shape ``(J + 1,)``."""
-        return np.concatenate([[0.0], np.sqrt(np.maximum(self._covered.diagonal(), 0.0))])
-
-    @cached_property
-    def _covered(self) -> Floats:
-        covered: Floats = np.cumsum(np.cumsum(self.covariance, axis=0), axis=1)
-        return covered
-
-    @cached_property
-    def draws(self) -> Floats:
-        """Distribution functions that may be true, one for each draw: shape ``(n, J + 1)``."""
-        values, vectors = np.linalg.eigh(self.covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        chance = np.random.default_rng(self.seed).normal(size=(self.n_draws, len(values)))
-        return _accumulate(self.shares + chance @ root.T)
+        squares = np.maximum(self.covered.diagonal().astype(np.float64), 0.0)
+        return np.concatenate([[0.0], np.sqrt(squares)])
 
     def find_share(self, low: Part, high: Part) -> tuple[float, float]:
         """Find the share of the records between two places, and its standard error."""
-        weights = self._weigh(high) - self._weigh(low)
-        share, square = float(weights @ self.shares), float(weights @ self.covariance @ weights)
-        for part in (low, high):
-            square += self.measure_cut(part) ** 2
-        return min(max(share, 0.0), 1.0), math.sqrt(max(square, 0.0))
+        share, square = self._sum(self._weigh(low, high), np.ones(self.cells.n_cells))
+        cut = math.hypot(self.measure_cut(low), self.measure_cut(high))
+        return min(max(share, 0.0), 1.0), math.hypot(math.sqrt(square), cut)
 
     def measure_cut(self, part: Part) -> float:
-        """Return the standard error of a place in a cell, of which the histogram knows no more."""
-        return max(0.0, float(self.shares[part.cell])) / math.sqrt(3.0) if part.is_cut else 0.0
+        """Return the standard error of a place in a cell: its bar takes the records on either side.
+
+        They may all have one value, of which the histogram knows no more.
+        """
+        most = max(part.share, 1.0 - part.share) * max(0.0, float(self.shares[part.cell]))
+        return most / DEVIATIONS if part.is_cut else 0.0
 
     def find_heights(self, part: Part) -> Floats:
         """Return the share below a place under each draw: shape ``(n,)``."""
         start, stop = self.draws[:, part.cell], self.draws[:, part.cell + 1]
-        found: Floats = start + part.share * (stop - start)
-        return found
+        return (start + part.share * (stop - start)).astype(np.float64)
 
     def find_quantile(
         self, share: float, *, deviations: float, sampling: float
@@ -218,22 +267,44 @@ class Distribution:
             self._find_cell(np.maximum.accumulate(self.reached[1:] + each), share)
             for each in (0.0, moved, -moved)
         )
-        first, last = self.cells.first, self.cells.last
+        first, last, step = self.cells.first, self.cells.last, self.cells.step
         rising = np.maximum.accumulate(self.reached)
         inside = (share - rising[cell]) / max(rising[cell + 1] - rising[cell], _LEAST)
-        value = float(first[cell] + min(max(inside, 0.0), 1.0) * (last[cell] - first[cell]))
-        if self.cells.step > 0.0:
-            n_steps = math.floor((value - first[cell]) / self.cells.step + _ROUND)
-            value = float(first[cell]) + n_steps * self.cells.step
-        # Where records lie in a cell, nobody knows.
+        inside = min(max(float(inside), 0.0), 1.0)
+        value = float(first[cell] + inside * (last[cell] - first[cell]))
+        if step > 0.0:
+            n_values = round(float(last[cell] - first[cell]) / step) + 1
+            number = max(1, math.ceil(inside * n_values - _ROUND))
+            value = float(first[cell]) + (number - 1) * step
+        # The bar takes whole cells, because nothing tells where in one the records lie.
         return value, float(first[min(cell, start)]), float(last[max(cell, stop)])
 
-    def find_mean(self) -> tuple[float, float, float]:
-        """Find the mean of the column, its standard error, and the variance of the records."""
-        values = self.cells.middles
-        mean, square = float(values @ self.shares), float(values @ self.covariance @ values)
-        variance = float((values - mean) ** 2 @ self.shares)
-        return mean, math.sqrt(max(square, 0.0)), max(variance, 0.0)
+    def find_mean(self, low: Part, high: Part) -> tuple[float, float, float, float]:
+        """Find the mean of the records between two places.
+
+        Returns
+        -------
+        share, mean, error, variance
+            Their share, their mean with its standard error, and their variance; the mean is 0 where
+            the share is.
+        """
+        values, weights = self.cells.middles, self._weigh(low, high)
+        share, _ = self._sum(weights, np.ones(self.cells.n_cells))
+        if share <= 0.0:
+            return 0.0, 0.0, 0.0, 0.0
+        held = weights * np.maximum(self.shares, 0.0)
+        total = max(float(np.sum(held)), _LEAST)
+        mean = float(np.sum(held * values)) / total
+        _, square = self._sum(weights, values - mean)
+        # Where in a cell its records lie, nothing tells: they may all lean to one side.
+        spread = self.cells.widths * _UNIFORM
+        lean = float(np.sum(held * spread)) / total
+        cuts = (
+            self.measure_cut(part) * abs(float(values[part.cell]) - mean) for part in (low, high)
+        )
+        error = math.hypot(math.sqrt(square) / total, lean, *(each / total for each in cuts))
+        variance = float(np.sum(held * ((values - mean) ** 2 + spread**2))) / total
+        return min(share, 1.0), mean, error, variance
 
     def measure_tails(self) -> tuple[float, float]:
         """Return how far records that noise hides beyond either tail may move the mean.
@@ -252,27 +323,37 @@ class Distribution:
         rising = np.clip(np.maximum.accumulate(self.reached), 0.0, 1.0)
         cells = np.searchsorted(rising, heights, side="left") - 1
         cells = np.clip(cells, 0, self.cells.n_cells - 1)
-        if self.cells.step > 0.0:
-            middles: Floats = self.cells.middles[cells]
-            return middles
         start, stop = rising[cells], rising[cells + 1]
         inside = np.clip((heights - start) / np.maximum(stop - start, _LEAST), 0.0, 1.0)
-        first, last = self.cells.first[cells], self.cells.last[cells]
-        found: Floats = first + inside * (last - first)
+        found: Floats = self.cells.first[cells] + inside * self.cells.widths[cells]
+        step = self.cells.step
+        if step > 0.0:
+            first = self.cells.first[cells]
+            found = first + np.round((found - first) / step) * step
         return found
 
     def _find_cell(self, rising: Floats, share: float) -> int:
         return min(int(np.searchsorted(rising, share - _ROUND)), self.cells.n_cells - 1)
 
-    def _weigh(self, part: Part) -> Floats:
+    def _weigh(self, low: Part, high: Part) -> Floats:
+        """Return the part of each cell between two places: shape ``(J,)``."""
         weights = np.zeros(self.cells.n_cells)
-        weights[: part.cell] = 1.0
-        weights[part.cell] = part.share
+        for part, sign in ((high, 1.0), (low, -1.0)):
+            weights[: part.cell] += sign
+            weights[part.cell] += sign * part.share
         return weights
+
+    def _sum(self, weights: Floats, values: Floats) -> tuple[float, float]:
+        """Return the weighted sum of some values over all records, and its variance."""
+        terms = weights * values
+        # A weighted sum of shares is one of the sums of the first of them.
+        steps = terms - np.append(terms[1:], 0.0)
+        square = float(steps @ self.covered @ steps)
+        return float(terms @ self.shares), max(0.0, square)
 
 
 def _accumulate(shares: Floats) -> Floats:
-    """Add up shares along the last axis, from 0, never falling, up to 1."""
+    """Add up shares along the last axis, from 0 on."""
     sums = np.cumsum(shares, axis=-1)
     return np.concatenate([np.zeros((*shares.shape[:-1], 1)), sums], axis=-1)
 
@@ -309,21 +390,29 @@ def combine(
     blurred = _blur(middles, _BLUR * scale)
     sharp = np.eye(cells.n_cells) - blurred
     heights = blurred @ np.maximum(mean, 0.0)
+    noise = cells.noise / n_records**2
     model = _Model(
         missed=cells.counts / n_records - mean,
-        noise=cells.noise / n_records**2,
+        # As much as keeps the equations solvable.
+        noise=np.maximum(noise, (_FLOOR * float(np.max(heights))) ** 2 + _LEAST),
         spread=spread,
         uneven=(sharp * heights**2) @ sharp.T,
         elsewhere=sharp @ sharp.T / cells.n_cells**2,
     )
     prior = model.choose()
     gain = np.linalg.solve(prior + np.diag(model.noise), prior).T
+    shares = mean + gain @ model.missed
     covariance = prior - gain @ prior
+    covariance = _LENGTHEN**2 * (covariance + covariance.T) / 2.0
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    # Columns have noise of their own.
+    chance = np.random.default_rng(axis).normal(size=(posterior.n_draws, len(values)))
     return Distribution(
         cells=cells,
-        shares=mean + gain @ model.missed,
-        covariance=_LENGTHEN**2 * (covariance + covariance.T) / 2.0,
-        n_draws=posterior.n_draws,
+        shares=shares / np.sum(shares),
+        covered=np.cumsum(np.cumsum(covariance, axis=0), axis=1).astype(np.float32),
+        draws=_accumulate(shares + chance @ root.T).astype(np.float32),
     )
 
 
@@ -365,6 +454,8 @@ class _Model:
 
     def _measure(self, numbers: Sequence[float]) -> float:
         """Compute the logarithm of the likelihood, up to a constant."""
+        from scipy.linalg import solve_triangular  # noqa: PLC0415 - a server never needs it
+
         root = np.linalg.cholesky(self._form(numbers) + np.diag(self.noise))
-        score = np.linalg.solve(root, self.missed)
+        score = solve_triangular(root, self.missed, lower=True, check_finite=False)
         return -0.5 * float(score @ score) - float(np.sum(np.log(np.diag(root))))

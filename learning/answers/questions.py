@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -19,7 +19,7 @@ from sfumato.learning.answers.densities import (
     pool,
 )
 from sfumato.learning.answers.distribution import combine, list_cells
-from sfumato.learning.calibration.steps import find_step
+from sfumato.learning.calibration.steps import choose_step
 from sfumato.learning.decoding.bars import (
     DEVIATIONS,
     LAWS,
@@ -87,7 +87,9 @@ class Inquiry:
     n_records
         Number of records: answers are about them, and they are a sample of what one asks about.
     histograms
-        Noised histograms of columns of the same records.
+        Noised histograms of columns of the same records, in the plan's units.
+    steps
+        Steps of the values of columns that the plan does not state.
 
     Raises
     ------
@@ -99,6 +101,7 @@ class Inquiry:
     posterior: Posterior
     n_records: float
     histograms: Sequence[Marginal] = ()
+    steps: Mapping[str, float | None] = field(default_factory=dict)
     _columns: dict[str, AskedColumn] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -163,7 +166,7 @@ class Inquiry:
             share, error, cut = 0.0, 0.0, 0.0
         elif len(box) == 1 and columns[0].distribution is not None:
             # Exact: no draw is needed.
-            share, error = columns[0].distribution.find_share(ends[0].low, ends[0].high)
+            share, error = columns[0].distribution.find_share(*ends[0].parts)
             cut = 0.0
         else:
             places = np.array([each.places for each in ends])
@@ -238,12 +241,15 @@ class Inquiry:
         column = self._find_column(question.mean_of, f"{field}.mean_of")
         box = self._read_box(question.within, allow_narrow=allow_narrow, field=f"{field}.within")
         columns = [column, *(each for each, _ in box)]
-        known = (0.0, 0.0, 0.0) if column.distribution is None else column.distribution.find_mean()
-        if not box and column.distribution is not None:
-            share, (mean, error, variance) = 1.0, known
+        distribution = column.distribution
+        if distribution is not None and all(each is column for each, _ in box):
+            low, high = box[0][1].parts if box and box[0][1] else distribution.cells.whole
+            share, mean, error, variance = distribution.find_mean(low, high)
         else:
             share, mean, spread, variance = self._find_mean_inside(column, box)
-            error = math.hypot(self._lengthen("mean", columns) * spread, known[1])
+            error = self._lengthen("mean", columns) * spread
+            if distribution is not None:
+                error = math.hypot(error, distribution.find_mean(*distribution.cells.whole)[2])
         if share < _LEAST_SHARE:
             raise _UnansweredError(
                 f"must hold at least {_LEAST_SHARE:.1%} of the records, not {share:.2g}",
@@ -252,12 +258,23 @@ class Inquiry:
             )
         sampling = math.sqrt(variance / max(1.0, self.n_records * share))
         reach = DEVIATIONS * math.hypot(error, LAWS["mean"].sampling * sampling)
-        within = (column.show(column.bounds[0]), column.show(column.bounds[1]))
-        low, high = self._bound(mean, reach, columns, within=within)
-        if low is not None and high is not None and column.distribution is not None:
-            below, above = column.distribution.measure_tails()
-            low, high = max(low - below, within[0]), min(high + above, within[1])
-        return MeanBody(mean=mean, low=low, high=high)
+        within, own = list(column.data_bounds), question.within.get(question.mean_of, [None, None])
+        tails = (0.0, 0.0) if distribution is None else distribution.measure_tails()
+        more = [0.0, 0.0]
+        for i, (end, tail, nearer) in enumerate(zip(own, tails, (max, min), strict=True)):
+            if end is None:
+                more[i] = tail
+            else:
+                # An end beyond a bound is where its records stand.
+                bounded = min(max(end, column.data_bounds[0]), column.data_bounds[1])
+                within[i] = nearer(bounded, within[i])
+        mean = min(max(mean, within[0]), within[1])
+        start, stop = self._bound(mean, reach, columns, within=(within[0], within[1]))
+        return MeanBody(
+            mean=mean,
+            low=None if start is None else max(start - more[0], within[0]),
+            high=None if stop is None else min(stop + more[1], within[1]),
+        )
 
     def _find_mean_inside(
         self, column: AskedColumn, box: Sequence[tuple[AskedColumn, Ends | None]]
@@ -350,12 +367,13 @@ class Inquiry:
         number = names.index(name)
         axis = self.plan.space.encoder.dimension_of.index(number)
         scale, resolution = float(self.plan.scale[axis]), self.plan.axes[axis].resolution
-        step = self.plan.dimensions[number].step
+        stated = self.plan.dimensions[number].step
         found = next((each for each in self.histograms if each.name == name), None)
+        step = self.steps.get(name) if stated is None else stated
         distribution = None
         if found is not None:
-            # A step that the histogram shows is there, whatever was said.
-            cells = list_cells(found, step or find_step(found) or 0.0)
+            lower, upper = self.plan.dimensions[number].bounds
+            cells = list_cells(found, choose_step(found, step), (lower, upper))
             distribution = combine(
                 cells, found.n_present, self.posterior, axis, scale=scale, resolution=resolution
             )
@@ -376,10 +394,12 @@ class Inquiry:
         allow_narrow: bool,
         field: str,
     ) -> list[tuple[AskedColumn, Ends | None]]:
-        return [
-            self._read_range(name, ends, allow_narrow=allow_narrow, field=f"{field}.{name}")
+        box = [
+            (name, self._read_range(name, ends, allow_narrow=allow_narrow, field=f"{field}.{name}"))
             for name, ends in ranges.items()
         ]
+        # Without an end, a range limits nothing.
+        return [read for name, read in box if ranges[name] != [None, None]]
 
     def _read_range(
         self, name: str, ends: Sequence[float | None], *, allow_narrow: bool, field: str
@@ -407,7 +427,13 @@ class Inquiry:
         words = []
         asked = [self._columns[name] for name in _list_names(questions)]
         unknown = [each.name for each in asked if not each.is_known]
-        followed = [each.name for each in asked if each.distribution is not None]
+        drawn = {each.dimension for each in questions.marginals}
+        followed = [
+            self._columns[name].name
+            for name in _list_names(replace(questions, marginals=[]))
+            if self._columns[name].distribution is not None
+        ]
+        bare = [each.name for each in asked if each.name in drawn and each.step is None]
         if self.bars == "none":
             words.append(
                 "no bars are shown: no density describes this sketch well enough to tell how far "
@@ -434,6 +460,11 @@ class Inquiry:
                 "ranges narrower than half of the plan's scale may be far off: the sketch blurs "
                 "details of that size"
             )
+        if bare and self.bars != "none" and not unknown:
+            words.append(
+                f"densities of {', '.join(bare)} have no bands: they do not follow the histogram, "
+                "and leave out what the sketch blurs"
+            )
         if followed:
             words.append(f"values of {', '.join(followed)} follow a histogram of the records")
         words.append(
@@ -459,7 +490,6 @@ def _measure_cuts(box: Sequence[tuple[AskedColumn, Ends | None]]) -> float:
             column.distribution.measure_cut(part)
             for column, ends in box
             if column.distribution is not None and ends is not None
-            for part in (ends.low, ends.high)
-            if part is not None
+            for part in ends.parts
         )
     )

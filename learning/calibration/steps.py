@@ -10,7 +10,7 @@ import numpy as np
 from sfumato.learning.calibration.hull import find_hull
 from sfumato.learning.estimate.histogram import Floats, Marginal
 
-__all__ = ["count_multiples", "find_step", "find_texture"]
+__all__ = ["choose_step", "count_multiples", "find_step", "find_texture"]
 
 _FIRST = (1.0, 2.0, 2.5, 5.0)
 _STEPS: Final = tuple(digit * 10.0**power for power in range(4, -5, -1) for digit in _FIRST[::-1])
@@ -18,21 +18,24 @@ _STEPS: Final = tuple(digit * 10.0**power for power in range(4, -5, -1) for digi
 _LEAST_EMPTY: Final = 0.3
 """Least part of the bins that must be empty if the step is true."""
 _LEAST_BINS: Final = 8
-_CHANCE: Final = 2.0
+_CHANCE: Final = 3.0
 _SURE: Final = 6.0
 _ROUND: Final = 1e-9
 _HEAP_SHARE: Final = 0.02
-"""A heap is a value with at least this share of the records, and more than twice as many as those
-beside it."""
+"""A heap is a value with at least this share of the records, far more than any beside it."""
 _HEAP_NOISE: Final = 4.5
-_BESIDE: Final = np.array([1.0, 1.0, 0.0, 1.0, 1.0]) / 4.0
+_FAR: Final = 2.5
+_MANY, _FEW = 3.0, 0.02
+"""Deviations of noise, and a share of the records, that values beside a stated step may be."""
 
 
 def count_multiples(edges: Floats, step: float) -> tuple[Floats, Floats]:
     """Return the first multiple of a step in each bin, and how many there are: shapes ``(B,)``."""
-    numbers = np.ceil(edges / step - _ROUND)
+    # As exactly as doubles tell multiples apart.
+    leeway = np.maximum(_ROUND, 1e-15 * np.abs(edges / step))
+    numbers = np.ceil(edges / step - leeway)
     # The last bin has its upper edge too.
-    numbers[-1] = np.floor(edges[-1] / step + _ROUND) + 1.0
+    numbers[-1] = np.floor(edges[-1] / step + leeway[-1]) + 1.0
     return numbers[:-1] * step, np.maximum(0.0, np.diff(numbers))
 
 
@@ -58,6 +61,20 @@ def find_step(found: Marginal) -> float | None:
     return chosen
 
 
+def choose_step(found: Marginal, stated: float | None) -> float:
+    """Choose the step by which to read a histogram; 0 for values without one.
+
+    A wider step that it shows, the one that is stated if it does not contradict that, or 0.
+    """
+    shown = find_step(found) or 0.0
+    if not stated or (shown and math.isclose(shown / stated, round(shown / stated))):
+        return shown
+    is_empty = count_multiples(found.data_edges, stated)[1] == 0.0
+    left = float(np.sum(found.bins[is_empty]))
+    noise = found.noise.deviation * math.sqrt(int(np.count_nonzero(is_empty)))
+    return stated if left <= _MANY * noise + _FEW * found.n_present else shown
+
+
 def find_texture(found: Marginal) -> float | None:
     """Find the step that a plan may state: 0 for values without a step.
 
@@ -68,12 +85,14 @@ def find_texture(found: Marginal) -> float | None:
     if step is not None:
         edges = found.data_edges[hull.first : hull.stop + 1]
         bins = bins[count_multiples(edges, step)[1] > 0.0]
-    noise = _HEAP_NOISE * found.noise.deviation * math.sqrt(5.0 / 4.0)
+    noise = _HEAP_NOISE * found.noise.deviation * math.sqrt(2.0)
     least = _HEAP_SHARE * found.n_present
-    if hull.is_weak or noise > least:
+    if hull.is_weak or noise > least or bins.size < _LEAST_BINS // 2:
         return None
-    beside = np.convolve(np.pad(bins, 2), _BESIDE, mode="valid")
-    has_heap = np.any((bins > least) & (bins - beside > np.maximum(noise, np.abs(beside))))
+    # The commonest of the two values on either side, as far as these are there.
+    padded = np.pad(np.maximum(bins, 0.0), 2, constant_values=-np.inf)
+    beside = np.max([padded[i : i + bins.size] for i in (0, 1, 3, 4)], axis=0)
+    has_heap = np.any((bins > least) & (bins > _FAR * beside + noise))
     return None if has_heap else step or 0.0
 
 

@@ -22,7 +22,7 @@ from sfumato.learning.decoding.verdict import UNUSABLE
 from sfumato.learning.generative.columns import Column, LevelColumn, NumberColumn, match_columns
 from sfumato.learning.generative.table_errors import TableErrors, measure_spread
 from sfumato.shared.errors import DecodingError
-from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.plan import Dimension, SketchPlan, compute_plan_digest
 from sfumato.shared.wire.objects.answers import DimensionBody, PromiseBody
 from sfumato.shared.wire.objects.synthesis import (
     MOST_SYNTHETIC,
@@ -105,34 +105,7 @@ class Synthesiser:
                 fix="name a histogram of the same columns",
             )
 
-        for column in self.columns:
-            self._require_kind(column)
-
-    def _require_kind(self, column: Column) -> None:
-        """Refuse a column of the histogram that is of another kind than the study's."""
-        if column.name not in self.names:
-            return
-        own = self.plan.dimensions[self.names.index(column.name)]
-        n_levels = column.shares.size if isinstance(column, LevelColumn) else 0
-        if n_levels != len(own.levels):
-            raise DecodingError(
-                f"has {column.name!r} {_say(n_levels)}, and the study {_say(len(own.levels))}",
-                field="histogram",
-                fix="name a histogram of the same columns",
-            )
-        if isinstance(column, LevelColumn) and column.levels not in ((), tuple(own.levels)):
-            raise DecodingError(
-                f"has {column.name!r} with the levels {', '.join(column.levels)}, and the study "
-                f"with {', '.join(own.levels)}",
-                field="histogram",
-                fix="name a histogram with the same levels in the same order",
-            )
-        if isinstance(column, NumberColumn) and column.unit not in (None, own.unit):
-            raise DecodingError(
-                f"has {column.name!r} in {column.unit}, and the study in {own.unit}",
-                field="histogram",
-                fix="name a histogram in the same units",
-            )
+        require_same_columns(self.plan, self.columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -353,3 +326,41 @@ def _count(error: RangeErrorBody) -> str:
 
 def _say(n_levels: int) -> str:
     return f"with {n_levels} levels" if n_levels else "as a number"
+
+
+def require_same_columns(plan: SketchPlan, columns: Sequence[Column]) -> None:
+    """Refuse columns of a histogram that are of another kind or unit than those of a study.
+
+    Raises
+    ------
+    DecodingError
+        One is.
+    """
+    own_by_name = {each.name: each for each in plan.dimensions}
+    for column in columns:
+        own = own_by_name.get(column.name)
+        if own is not None:
+            _require_kind(column, own)
+
+
+def _require_kind(column: Column, own: Dimension) -> None:
+    n_levels = column.shares.size if isinstance(column, LevelColumn) else 0
+    if n_levels != len(own.levels):
+        raise DecodingError(
+            f"has {column.name!r} {_say(n_levels)}, and the study {_say(len(own.levels))}",
+            field="histogram",
+            fix="name a histogram of the same columns",
+        )
+    if isinstance(column, LevelColumn) and column.levels not in ((), tuple(own.levels)):
+        raise DecodingError(
+            f"has {column.name!r} with the levels {', '.join(column.levels)}, and the study "
+            f"with {', '.join(own.levels)}",
+            field="histogram",
+            fix="name a histogram with the same levels in the same order",
+        )
+    if isinstance(column, NumberColumn) and column.unit not in (None, own.unit):
+        raise DecodingError(
+            f"has {column.name!r} in {column.unit}, and the study in {own.unit}",
+            field="histogram",
+            fix="name a histogram in the same units",
+        )

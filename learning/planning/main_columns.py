@@ -140,8 +140,9 @@ def _choose_number(dimension: Dimension, column: ColumnBody | None) -> MainColum
         upper=upper,
         scale=float(f"{column.scale:.{_DIGITS}g}"),
         transform=None if resolution is None else LogTransform(resolution=resolution),
-        step=column.step if dimension.step is None else dimension.step,
     )
+    step = column.step if dimension.step is None else dimension.step
+    chosen = replace(chosen, step=None if step is None or step > upper - lower else step)
     spread = f"{column.spread:.3g} {'octaves' if resolution is not None else column.unit}"
     comments = [] if column.is_kept else [_describe_absence(column)]
     comments.append(f"centre {column.centre:.4g} {column.unit}, spread {spread}")

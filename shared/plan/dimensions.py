@@ -124,6 +124,9 @@ class Dimension:
         )
 
 
+_FINEST_STEP = 1e-15
+
+
 @dataclass(frozen=True, kw_only=True)
 class Axis:
     """A coordinate of sketched records.
@@ -348,12 +351,16 @@ def _require_number(dimension: Dimension, where: str) -> None:
         "give the value that stands for a missing one, or leave it out",
     )
     require(
-        dimension.step is None
-        or 0.0 <= dimension.step <= dimension.bounds[1] - dimension.bounds[0],
+        dimension.step is None or _is_step(dimension.step, *dimension.bounds),
         f"{where}.step",
-        "must be at least 0, and no wider than the bounds",
+        "must be 0, or no wider than the bounds and no finer than doubles tell apart",
         "write 1 for whole numbers, 0 for values without a step, or leave it out",
     )
+
+
+def _is_step(step: float, lower: float, upper: float) -> bool:
+    # Finer ones are no multiples any more in doubles.
+    return step == 0.0 or _FINEST_STEP * max(-lower, upper) <= step <= upper - lower
 
 
 def _require_scale(dimension: Dimension, where: str, *, has_scale: bool) -> None:

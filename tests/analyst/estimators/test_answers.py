@@ -108,9 +108,14 @@ def test_without_a_pilot_a_step_is_stated_or_no_bar_is_shown() -> None:
 def test_an_exact_fit_reads_the_step_off_the_records() -> None:
     columns = np.column_stack([AGES[:, 0], np.random.default_rng(1).normal(size=20_000)])
     fit = make_exact(n_clusters=3).fit(columns)
-    assert [each.step for each in fit.plan_.dimensions] == [1.0, 0.0]
-    heaped = np.where(columns[:, :1] < 45.0, np.round(columns[:, :1] / 5.0) * 5.0, columns[:, :1])
-    assert make_exact(n_clusters=3).fit(heaped).plan_.dimensions[0].step is None
-    found = fit.ask(ranges=[{"x0": (40, 50)}]).ranges[0]
+    found = fit.ask(ranges=[{"x0": (40, 50)}], quantiles=[("x0", 0.5)], means=["x1"])
     truth = float(np.mean((AGES >= 40) & (AGES <= 50)))
-    assert found.share == pytest.approx(truth, abs=0.02)
+    assert found.ranges[0].share == pytest.approx(truth, abs=0.02)
+    assert found.quantiles[0].value == np.median(AGES)
+    assert None not in (found.ranges[0].low, found.quantiles[0].low, found.means[0].low)
+    heaped = np.where(columns[:, :1] < 45.0, np.round(columns[:, :1] / 5.0) * 5.0, columns[:, :1])
+    assert make_exact(n_clusters=3).fit(heaped).ask(ranges=[{"x0": (40, 50)}]).ranges[0].low is None
+    # The plan is the same whatever the values are, so that sums of others can be added.
+    assert {each.step for each in fit.plan_.dimensions} == {None}
+    fit.partial_fit(columns)
+    assert fit.ask(ranges=[{"x0": (40, 50)}]).ranges[0].low is None

@@ -183,7 +183,7 @@ def test_bars_hold_the_centroids_of_k_means_or_say_why_there_are_none() -> None:
     n_held = n_bars = 0
     for seed in range(3):
         records = make_records(20_000, seed)
-        found = make_private(epsilon="1").fit(records)
+        found = make_private(epsilon="2").fit(records)
         best = KMeans(K, init=found.cluster_centers_, n_init=1).fit(records).cluster_centers_
         reach = 1.645 * found.centers_std_
         n_held += int(np.sum(np.abs(found.cluster_centers_ - best) <= reach))

@@ -1,6 +1,7 @@
 """Shares, quantiles and means of one column, of a noised histogram and densities."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,17 +18,17 @@ from sfumato.shared.wire.objects.questions import (
 )
 
 from .posteriors import make_posterior
-from .test_questions import PLAN
+from .test_questions import PLAN, make_plan
 
 Floats = NDArray[np.float64]
 N_BINS, N = 256, 20_000
-DEVIATIONS = 1.6448536269514722
+BOX = (-10.0, 10.0)
 
 
-def count(values: Floats, *, noise: float, seed: int, low: float = -10.0) -> Marginal:
-    """Count values in bins of a box from ``low`` to 10, with Laplace noise."""
-    edges = np.linspace(low, 10.0, N_BINS + 1)
-    counts = np.histogram(np.clip(values, low, 10.0), edges)[0].astype(np.float64)
+def count(values: Floats, *, noise: float, seed: int, n_bins: int = N_BINS) -> Marginal:
+    """Count values in bins of the box, with Laplace noise; none is beyond it."""
+    edges = np.linspace(*BOX, n_bins + 1)
+    counts = np.histogram(np.clip(values, *BOX), edges)[0].astype(np.float64)
     law = BinNoise(variance=2.0 * noise**2)
     rng = np.random.default_rng(seed)
     return Marginal(
@@ -40,6 +41,14 @@ def count(values: Floats, *, noise: float, seed: int, low: float = -10.0) -> Mar
         n_records=len(values),
         noise=law,
     )
+
+
+def count_beyond(values: Floats, *, seed: int) -> Marginal:
+    """Count values in the box, and those beyond it apart, with little noise."""
+    inside = values[(values >= BOX[0]) & (values <= BOX[1])]
+    found = count(inside, noise=5.0, seed=seed)
+    below, above = float(np.sum(values < BOX[0])), float(np.sum(values > BOX[1]))
+    return replace(found, below=below, above=above, n_records=len(values))
 
 
 def heap(rng: np.random.Generator, n: int = N) -> Floats:
@@ -70,7 +79,7 @@ def test_the_cells_below_a_place_hold_the_values_below_it(
     step: float, place: float, includes: bool
 ) -> None:
     values = np.arange(-10.0, 10.0 + 1e-9, step or 0.01)
-    cells = list_cells(count(values, noise=1.0, seed=0), step)
+    cells = list_cells(count(values, noise=1.0, seed=0), step, BOX)
     part = cells.find_part(place, includes=includes)
     below = np.sum(values <= place) if includes else np.sum(values < place)
     share = below / len(values)
@@ -82,11 +91,11 @@ def test_the_cells_below_a_place_hold_the_values_below_it(
 
 
 def test_values_of_a_step_lie_in_cells_of_their_own_and_empty_bins_in_none() -> None:
-    cells = list_cells(count(np.arange(-10.0, 11.0), noise=1.0, seed=0), 1.0)
+    cells = list_cells(count(np.arange(-10.0, 11.0), noise=1.0, seed=0), 1.0, BOX)
     assert cells.first.tolist() == cells.last.tolist() == list(range(-10, 11))
     assert cells.counts == pytest.approx(np.ones(21), abs=8.0)
-    wide = list_cells(count(np.arange(-10.0, 11.0), noise=1.0, seed=0), 0.01)
-    assert wide.n_cells == N_BINS
+    wide = list_cells(count(np.arange(-10.0, 11.0), noise=1.0, seed=0), 0.01, BOX)
+    assert wide.n_cells == N_BINS + 2
     assert np.all(wide.last >= wide.first)
 
 
@@ -185,20 +194,23 @@ def test_a_mean_allows_for_records_that_noise_hides_in_a_tail() -> None:
     )
     spread = 1e-4 * np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     found = Distribution(
-        cells=cells, shares=np.array([0.5, 0.5, 0.0]), covariance=spread, n_draws=4
+        cells=cells,
+        shares=np.array([0.5, 0.5, 0.0]),
+        covered=np.cumsum(np.cumsum(spread, axis=0), axis=1).astype(np.float32),
+        draws=np.zeros((1, 4), dtype=np.float32),
     )
     below, above = found.measure_tails()
     assert below == 0.0
     assert above == pytest.approx(0.5 * 0.01 * 99.0)
-    mean, error, variance = found.find_mean()
-    assert (mean, error, variance) == pytest.approx((0.5, 0.01, 0.25))
+    share, mean, error, variance = found.find_mean(*cells.whole)
+    assert (share, mean, error, variance) == pytest.approx((1.0, 0.5, 0.01, 0.25))
 
 
 def test_shares_add_up_to_one_and_their_errors_vanish_at_both_ends() -> None:
     values = heap(np.random.default_rng(2))
     marginal = count(values, noise=60.0, seed=2)
     found = combine(
-        list_cells(marginal, 1.0),
+        list_cells(marginal, 1.0, BOX),
         marginal.n_present,
         blur(2).posterior,
         0,
@@ -209,6 +221,130 @@ def test_shares_add_up_to_one_and_their_errors_vanish_at_both_ends() -> None:
     assert found.errors[[0, -1]] == pytest.approx([0.0, 0.0], abs=1e-6)
     assert found.draws[:, -1] == pytest.approx(np.ones(32), abs=1e-6)
     whole = found.cells.find_part(math.inf, includes=True)
-    share, error = found.find_share(found.cells.find_part(-math.inf, includes=False), whole)
+    nothing = found.cells.find_part(-math.inf, includes=False)
+    assert (nothing.cell, nothing.share, whole.share) == (0, 0.0, 1.0)
+    share, error = found.find_share(nothing, whole)
     assert share == pytest.approx(1.0)
     assert error == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("step", [None, 0.0])
+def test_records_beyond_a_bound_stand_on_it(step: float | None) -> None:
+    values = np.random.default_rng(1).normal(12.0, 3.0, N)
+    inquiry = Inquiry(
+        plan=make_plan(steps=(step, 0)),
+        posterior=blur(1, centre=12.0).posterior,
+        n_records=N,
+        histograms=[count_beyond(values, seed=1)],
+    )
+    assert inquiry.find_share({"x": [10.0, None]}).share == pytest.approx(
+        np.mean(values >= 10.0), abs=0.01
+    )
+    assert inquiry.find_share({"x": [None, 9.99]}).share == pytest.approx(
+        np.mean(values < 10.0), abs=0.01
+    )
+
+
+def test_a_heap_that_no_step_explains_is_in_the_bar_wherever_it_stands() -> None:
+    rng = np.random.default_rng(2)
+    for place in (5.0, 5.013):
+        values = np.where(rng.random(N) < 0.3, place, np.clip(rng.normal(0.0, 3.0, N), -10, 10))
+        inquiry = Inquiry(
+            plan=make_plan(steps=(None, None)),
+            posterior=blur(2).posterior,
+            n_records=N,
+            histograms=[count(values, noise=5.0, seed=2)],
+        )
+        for ends in ([place, place], [None, place], [place, None], [place + 0.01, None]):
+            truth = np.mean(
+                (values >= (-99 if ends[0] is None else ends[0]))
+                & (values <= (99 if ends[1] is None else ends[1]))
+            )
+            found = inquiry.find_share({"x": ends})
+            assert found.low is not None
+            assert found.high is not None
+            assert found.low <= truth <= found.high
+
+
+def test_wide_bins_leave_room_for_where_records_lie_in_them() -> None:
+    values = np.clip(np.random.default_rng(3).exponential(2.0, N) - 10.0, -10, 10)
+    for n_bins in (2, 4, 8):
+        inquiry = Inquiry(
+            plan=PLAN,
+            posterior=blur(3, centre=-8.0).posterior,
+            n_records=N,
+            histograms=[count(values, noise=5.0, seed=3, n_bins=n_bins)],
+        )
+        mean = inquiry.find_mean(MeanQuestion(mean_of="x"))
+        assert mean.low is not None
+        assert mean.high is not None
+        assert mean.low <= values.mean() <= mean.high
+
+
+def test_a_stated_step_that_the_histogram_contradicts_is_not_used() -> None:
+    values = np.random.default_rng(4).normal(0.0, 3.0, N)
+    inquiry = Inquiry(
+        plan=make_plan(steps=(5, 0)),
+        posterior=blur(4).posterior,
+        n_records=N,
+        histograms=[count(values, noise=5.0, seed=4)],
+    )
+    found = inquiry.find_share({"x": [-1.0, 1.0]})
+    assert found.share == pytest.approx(np.mean(np.abs(values) <= 1.0), abs=0.02)
+
+
+def test_a_mean_inside_a_range_of_its_own_column_lies_in_it() -> None:
+    values = heap(np.random.default_rng(5))
+    histogram = count(values, noise=60.0, seed=5)
+    for histograms in ([histogram], []):
+        inquiry = Inquiry(
+            plan=make_plan(steps=(1, 0)),
+            posterior=blur(5).posterior,
+            n_records=N,
+            histograms=histograms,
+        )
+        for low, high in ((5.0, 5.0), (6.0, 9.0), (-9.0, 0.0)):
+            question = MeanQuestion(mean_of="x", within={"x": [low, high]})
+            found = inquiry.find_mean(question, allow_narrow=True)
+            inside = values[(values >= low) & (values <= high)]
+            assert found.mean is not None
+            assert low <= found.mean <= high
+            if histograms:
+                assert found.mean == pytest.approx(inside.mean(), abs=0.4)
+
+
+@pytest.mark.parametrize("step", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("has_histogram", [True, False])
+def test_ends_of_any_size_are_answered(step: float, has_histogram: bool) -> None:
+    values = np.round(np.random.default_rng(6).normal(0.0, 3.0, N))
+    inquiry = Inquiry(
+        plan=make_plan(steps=(step, 0)),
+        posterior=blur(6).posterior,
+        n_records=N,
+        histograms=[count(values, noise=60.0, seed=6)] if has_histogram else [],
+    )
+    largest = 1.7e308
+    for ends, truth in (
+        ([0.0, largest], None),
+        ([-largest, largest], 1.0),
+        ([largest, None], 0.0),
+        ([None, -largest], 0.0),
+        ([0.2, 0.8], 0.0 if step == 1.0 else None),
+    ):
+        found = inquiry.find_share({"x": ends}, allow_narrow=True)
+        assert found.share is not None
+        assert 0.0 <= found.share <= 1.0
+        if truth is not None:
+            assert found.share == pytest.approx(truth, abs=1e-6)
+
+
+def test_a_histogram_without_noise_to_speak_of_is_followed_exactly() -> None:
+    values = heap(np.random.default_rng(7))
+    inquiry = Inquiry(
+        plan=PLAN,
+        posterior=blur(7).posterior,
+        n_records=N,
+        histograms=[count(values, noise=1e-6, seed=7)],
+    )
+    found = inquiry.find_share({"x": [5.0, 5.0]})
+    assert found.share == pytest.approx(np.mean(values == 5.0), abs=1e-3)

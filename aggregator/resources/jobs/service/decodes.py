@@ -34,7 +34,7 @@ from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.solver import Solver
 from sfumato.learning.estimate.search_box import Stated, check_search_box
 from sfumato.learning.generative.columns import Column, list_histograms, read_columns
-from sfumato.learning.generative.synthesis import Origin, Synthesiser
+from sfumato.learning.generative.synthesis import Origin, Synthesiser, require_same_columns
 from sfumato.learning.planning.looks import LookOutline, LookPlan, ShownResult, plan_look
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError
@@ -49,6 +49,8 @@ from sfumato.shared.wire.objects.synthesis import SynthesisRequest, SyntheticBod
 _DOMAIN = "sfumato/v1/decode"
 _MOST_INQUIRIES = 32
 """Densities of recent questions that are kept in memory, about a megabyte each at most."""
+_MOST_FOLLOWED = 4
+"""Those with a histogram, about a megabyte for each column that was asked for."""
 
 Setting = int | float | bool | str
 
@@ -136,6 +138,7 @@ class DecodeService(RequestService[DecodeRecord]):
     def __init__(self, parts: Parts, snapshots: SnapshotService) -> None:
         super().__init__(parts, snapshots, DecodeRecord)
         self._inquiries: OrderedDict[bytes, Inquiry] = OrderedDict()
+        self._followed: OrderedDict[tuple[bytes, bytes], Inquiry] = OrderedDict()
 
     async def create(
         self,
@@ -255,13 +258,7 @@ class DecodeService(RequestService[DecodeRecord]):
         """
         _, _, inquiry = await self._find_inquiry(decode_id)
         if questions.histogram is not None:
-            # What follows from both is kept with them: pages ask again and again.
-            known = decode_id + bytes.fromhex(questions.histogram)
-            if known not in self._inquiries:
-                _, columns = await self._read_histogram(questions.histogram)
-                found = replace(inquiry, histograms=list_histograms(columns))
-                self._inquiries[known] = found
-            inquiry = self._inquiries[known]
+            inquiry = await self._follow(decode_id, inquiry, questions.histogram)
         return await asyncio.to_thread(inquiry.answer, questions)
 
     async def synthesise(self, decode_id: bytes, asked: SynthesisRequest) -> SyntheticBody:
@@ -306,6 +303,31 @@ class DecodeService(RequestService[DecodeRecord]):
             )
 
         return await asyncio.to_thread(draw)
+
+    async def _follow(self, decode_id: bytes, inquiry: Inquiry, histogram: str) -> Inquiry:
+        """Let answers follow a histogram; from memory if possible, for pages ask again and again.
+
+        Its study is looked at each time: it may have been withdrawn.
+        """
+        _, columns = await self._read_histogram(histogram)
+        require_same_columns(inquiry.plan, columns)
+        own = {each.name for each in inquiry.plan.dimensions}
+        found = [each for each in list_histograms(columns) if each.name in own]
+        if not found:
+            raise DecodingError(
+                "has no number of the study whose noise is known",
+                field="histogram",
+                fix=f"name a histogram of {', '.join(own)}, of devices that release counts",
+            )
+        key = decode_id, bytes.fromhex(histogram)
+        known = self._followed.get(key)
+        if known is None:
+            known = replace(inquiry, histograms=found)
+            self._followed[key] = known
+        self._followed.move_to_end(key)
+        while len(self._followed) > _MOST_FOLLOWED:
+            self._followed.popitem(last=False)
+        return known
 
     async def _read_histogram(self, snapshot_id: str) -> tuple[SketchPlan, Sequence[Column]]:
         """Read the columns of a snapshot of a histogram, and the plan of its study."""

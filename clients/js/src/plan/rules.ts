@@ -55,10 +55,12 @@ export function requireValid(plan: PlanFields): void {
     [plan.ring_bits === 64, "ring_bits"],
     [dimensions.length > 0 && areDistinct(dimensions.map(({ name }) => name)), "dimensions", "must differ in name"],
     ...dimensions.map(
-      ({ name, levels, missing, step = 0, transform }): Rule => [
+      ({ name, levels, lower, upper, missing, step = 0, transform }): Rule => [
         levels
-          ? levels.length > 1 && areDistinct(levels) && [undefined, ...levels].includes(missing as string)
-          : typeof missing !== "string" && step >= 0 && !(transform && transform.resolution <= 0),
+          ? levels.length > 1 && areDistinct(levels) && [undefined, ...levels].includes(missing as string) && !step
+          : typeof missing !== "string" &&
+            (!step || (step >= 1e-15 * Math.max(-lower!, upper!) && step <= upper! - lower!)) &&
+            !(transform && transform.resolution <= 0),
         `dimensions.${name}`,
       ],
     ),
