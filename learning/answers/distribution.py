@@ -292,19 +292,19 @@ class Distribution:
         share, _ = self._sum(weights, np.ones(self.cells.n_cells))
         if share <= 0.0:
             return 0.0, 0.0, 0.0, 0.0
-        held = weights * np.maximum(self.shares, 0.0)
-        total = max(float(np.sum(held)), _LEAST)
+        # With those below 0, or noise around 0 would count on one side alone.
+        held, total = weights * self.shares, max(share, _LEAST)
         mean = float(np.sum(held * values)) / total
         _, square = self._sum(weights, values - mean)
         # Where in a cell its records lie, nothing tells: they may all lean to one side.
         spread = self.cells.widths * _UNIFORM
-        lean = float(np.sum(held * spread)) / total
+        lean = float(np.sum(np.maximum(held, 0.0) * spread)) / total
         cuts = (
             self.measure_cut(part) * abs(float(values[part.cell]) - mean) for part in (low, high)
         )
         error = math.hypot(math.sqrt(square) / total, lean, *(each / total for each in cuts))
         variance = float(np.sum(held * ((values - mean) ** 2 + spread**2))) / total
-        return min(share, 1.0), mean, error, variance
+        return min(share, 1.0), mean, error, max(0.0, variance)
 
     def measure_tails(self) -> tuple[float, float]:
         """Return how far records that noise hides beyond either tail may move the mean.
