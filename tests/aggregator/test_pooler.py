@@ -49,8 +49,8 @@ async def test_two_servers_store_decode_and_keep_schedules_through_a_pooler() ->
         body = {"n_clusters": 2, "every_s": 86_400.0}
         made = await desks[0].post(f"/v1/studies/{study.hex()}/schedules", body)
         assert made.status_code == 201, made.text
-        with run_process(pooled):
-            await wait_for(desks[1], await ask(desks[1], study), "succeeded")
+        with run_process(pooled) as worker:
+            await wait_for(desks[1], await ask(desks[1], study), "succeeded", worker=worker)
             while (shown := await desks[0].read(made.headers["location"]))["n_runs"] == 0:
                 await asyncio.sleep(0.05)
         assert shown["problem"] is None

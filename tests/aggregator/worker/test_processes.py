@@ -60,13 +60,16 @@ def run_process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
                 process.terminate()
 
 
-async def wait_for(desk: Desk, url: str, *states: str) -> dict[str, Any]:
-    """Read a job until it is in one of the states."""
+async def wait_for(
+    desk: Desk, url: str, *states: str, worker: subprocess.Popen[bytes]
+) -> dict[str, Any]:
+    """Read a job until it is in one of the states, while its worker is there."""
     while True:
         decode: dict[str, Any] = await desk.read(url)
         if decode["state"] in states:
             return decode
         assert decode["state"] in ("queued", "running"), decode
+        assert worker.poll() is None, f"the worker has ended with {worker.returncode}"
         await asyncio.sleep(0.02)
 
 
@@ -99,7 +102,7 @@ async def test_from_records_on_devices_to_centroids(desk: Desk, settings: Settin
     study, total = await upload(desk)
     where = await ask(desk, study)
     with run_process(settings) as process:
-        decode = await wait_for(desk, where, "succeeded")
+        decode = await wait_for(desk, where, "succeeded", worker=process)
     assert process.returncode == 0
     snapshot = await desk.read(f"/v1/snapshots/{decode['snapshot_id']}")
     assert snapshot["sums"] == total.tolist()
@@ -142,12 +145,12 @@ async def test_the_job_of_a_killed_worker_is_finished_by_another(
     study, _ = await upload(desk)
     where = await (ask(desk, study, 60) if kind == "decode" else ask_for_timeline(desk, study))
     with run_process(settings) as victim:
-        await wait_for(desk, where, "running")
+        await wait_for(desk, where, "running", worker=victim)
         os.kill(victim.pid, signal.SIGKILL)
     assert victim.returncode == -signal.SIGKILL
     assert (await desk.read(where))["state"] == "running"
-    with run_process(settings):
-        job = await wait_for(desk, where, "succeeded")
+    with run_process(settings) as other:
+        job = await wait_for(desk, where, "succeeded", worker=other)
     assert job["started"] > job["created"]
     if kind == "decode":
         assert job["result"]["n_replicates"] == 60
@@ -159,7 +162,7 @@ async def test_a_worker_that_is_stopped_gives_its_job_back(desk: Desk, settings:
     study, _ = await upload(desk)
     where = await ask(desk, study, 1000)
     with run_process(settings) as process:
-        await wait_for(desk, where, "running")
+        await wait_for(desk, where, "running", worker=process)
         process.terminate()
     assert process.returncode == 0
     assert (await desk.read(where))["state"] == "queued"
@@ -170,12 +173,12 @@ async def test_a_running_decode_is_cancelled_and_its_worker_takes_the_next(
 ) -> None:
     study, _ = await upload(desk)
     endless = await ask(desk, study, 1000)
-    with run_process(settings):
-        await wait_for(desk, endless, "running")
+    with run_process(settings) as process:
+        await wait_for(desk, endless, "running", worker=process)
         short = await ask(desk, study, 1)
         cancelled = await desk.http.delete(endless, headers=desk.analyst)
         assert cancelled.json()["state"] == "cancelled"
-        await wait_for(desk, short, "succeeded")
+        await wait_for(desk, short, "succeeded", worker=process)
     decode = await desk.read(endless)
     assert (decode["state"], decode["result"]) == ("cancelled", None)
 
