@@ -153,7 +153,8 @@ def test_every_line_of_the_page_draws_records_that_say_where_they_are_from(
     assert (about["study"], about["study_id"]) == ("weather", study_id)
     assert about["decoder"].startswith("mixture/")
     assert said.count(f"Drawn from decode {about['decode_id']} of 'weather': 5 clusters") == 2
-    assert "cannot be stated without a histogram" in about["statement"]
+    # By the verdict on the demo, with or without what would help.
+    assert "cannot be stated" in about["statement"]
 
     make_files(tmp_path)
     run(files.strip())
