@@ -1,6 +1,7 @@
 """A guess at what the topics of a broker bring."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +69,21 @@ def test_topics_of_one_value_each_are_joined_and_shown_as_the_interval_stands(
     config.write_text('server = "https://example.org"\nstudy = "' + "00" * 32 + f'"\n{printed}')
     (stream,) = load_settings(config, {}).streams
     assert stream.source.join is not None
+
+
+@pytest.mark.parametrize("into_it", [0.1, 150.0, 299.9])
+def test_the_interval_is_shown_wherever_in_it_messages_come(
+    publisher: mqtt.Client,
+    topic: str,
+    retained: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    into_it: float,
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_796_000_100.0 + into_it)
+    retained |= {"a": "1", "b": "2"}
+    found = look(publisher, topic, retained)
+    (row,) = found.rows
+    assert row[1:] == ("1", "2")
 
 
 def test_objects_with_a_time_of_their_own_are_records(

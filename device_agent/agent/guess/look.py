@@ -91,7 +91,8 @@ def _show(found: Guess) -> None:
     document = {"name": "guess", "source": found.source, "columns": found.columns}
     stream = without_lock(structure(StreamSettings, document, "streams[0]"))
     # The interval that is not over yet is shown too, as it stands.
-    ahead_s = 0.0 if stream.source.join is None else stream.source.join.every_s
+    join = stream.source.join
+    ahead_s = 0.0 if join is None else join.every_s + join.grace_s
     with closing(
         open_source(stream, dimensions, (), bytes(32), now=lambda: time.time() + ahead_s)
     ) as source:
