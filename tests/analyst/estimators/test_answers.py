@@ -94,7 +94,7 @@ def test_whole_numbers_are_seen_by_a_pilot_and_asked_by_their_cells() -> None:
 
 
 def test_without_a_pilot_a_step_is_stated_or_no_bar_is_shown() -> None:
-    stated = {"bounds": (0.0, 110.0), "scale": 6.0, "epsilon": 4, "n_clusters": 3}
+    stated = {"bounds": (0.0, 110.0), "scale": 15.0, "epsilon": 20, "n_clusters": 1}
     for steps, has_bar in ((None, False), ({0: 1}, True)):
         fit = make_private(**stated, steps=steps).fit(AGES)
         found = fit.ask(ranges=[{"x0": (40, 50)}])
