@@ -153,8 +153,7 @@ def ask_table(
     boxes = [draw_box(columns, records, rng, i) for i in range(_N_RANGES)]
     inside = [find_inside(columns, records, box) for box in boxes]
     before = len(found.held.get("share", []))
-    for box, each, answer in zip(boxes, inside, _ask(fit, ranges=boxes), strict=True):
-        del box
+    for each, answer in zip(inside, _ask(fit, ranges=boxes), strict=True):
         found.note("share", float(np.mean(each)), answer.low, answer.high)
     found.shown.append(len(found.held.get("share", [])) > before)
     quantiles = [(name, share) for name in columns for share in _QUANTILES]
@@ -198,7 +197,7 @@ def find_inside(columns: Sequence[str], records: Floats, box: Box) -> NDArray[np
 
 
 def _ask(fit: Any, **questions: Sequence[Any]) -> list[Any]:
-    """Ask many questions of one kind, as many at once as are allowed."""
+    """Ask questions of one kind, in requests of as many as are allowed."""
     ((kind, asked),) = questions.items()
     answers: list[Any] = []
     for first in range(0, len(asked), MOST_QUESTIONS):

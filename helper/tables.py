@@ -135,7 +135,7 @@ def open_database(address: str) -> Engine:
         raise ConfigError(
             f"needs the module {error.name}",
             field="database",
-            fix="pip install 'psycopg[binary]', or use a SQLite file",
+            fix="install it: pip install 'psycopg[binary]', or use a SQLite file",
         ) from error
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)

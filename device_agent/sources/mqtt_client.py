@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -46,6 +47,16 @@ class BrokerSettings:
         return urlsplit(self.url).port or (8883 if self.tls else 1883)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A message as it came, with its time by this machine's clock."""
+
+    payload: bytes
+    topic: str
+    arrival: float
+    is_retained: bool = False
+
+
 def is_topic(topic: str) -> bool:
     """Return whether a text is a topic filter of MQTT."""
     *before, last = topic.split("/")
@@ -81,7 +92,7 @@ def make_client(
         from paho.mqtt.enums import CallbackAPIVersion
     except ModuleNotFoundError as error:
         raise ConfigError(
-            'needs the extra "mqtt"', fix="pip install 'sfumato[agent,mqtt]'"
+            'needs the extra "mqtt"', fix="install it: pip install 'sfumato[agent,mqtt]'"
         ) from error
     client = mqtt.Client(
         CallbackAPIVersion.VERSION2,

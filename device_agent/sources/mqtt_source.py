@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 import time
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from sfumato.device_agent.sources.addresses import normalise_host
 from sfumato.device_agent.sources.growing_ids import GrowingIds
 from sfumato.device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
-from sfumato.device_agent.sources.mqtt_client import BrokerSettings, is_topic, make_client
+from sfumato.device_agent.sources.mqtt_client import BrokerSettings, Message, is_topic, make_client
 from sfumato.device_agent.sources.settings import TextSettings
 from sfumato.shared.errors import ConfigError, RecordError
 from sfumato.shared.privacy import Origin
@@ -27,19 +26,14 @@ from sfumato.shared.structure import Rule, Text, declared, member
 try:
     import paho.mqtt.client as mqtt
 except ModuleNotFoundError as error:
-    raise ConfigError('needs the extra "mqtt"', fix="pip install 'sfumato[agent,mqtt]'") from error
+    raise ConfigError(
+        'needs the extra "mqtt"', fix="install it: pip install 'sfumato[agent,mqtt]'"
+    ) from error
 
 BATCH_MESSAGES = 4096
 _QUIET_S = 0.2
 _CONNECT_S = 10.0
 _LONGEST_PAUSE_S = 300.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Message:
-    payload: bytes
-    topic: str
-    arrival: float
 
 
 @declared
@@ -115,7 +109,7 @@ class MqttSource(RecordSource):
         source = f"mqtt:{origin.name}"
         place = self._find_place(source, name=self._name)
         self._ids = GrowingIds(source, place, in_use=settings.id is not None)
-        self._messages: list[_Message] = []
+        self._messages: list[Message] = []
         added = {"topic", "arrival"} & set(self._mapping.fields.names)
         self._is_wrapped = settings.format == "value" or (settings.format == "json" and bool(added))
         self._are_doubtful: list[bool] = []
@@ -204,7 +198,7 @@ class MqttSource(RecordSource):
             )
         return batch
 
-    def _to_line(self, message: _Message) -> bytes:
+    def _to_line(self, message: Message) -> bytes:
         line = message.payload.rstrip(b"\r\n")
         if self._is_wrapped:
             line = self._wrap(message, line)
@@ -218,7 +212,7 @@ class MqttSource(RecordSource):
             )
         return line + b"\n"
 
-    def _wrap(self, message: _Message, payload: bytes) -> bytes:
+    def _wrap(self, message: Message, payload: bytes) -> bytes:
         """Put topic and arrival in front, where nothing in the payload can change them."""
         public = f'{{"topic": {json.dumps(message.topic)}, "arrival": {message.arrival!r}'.encode()
         if self._settings.format == "value":
@@ -269,6 +263,6 @@ class MqttSource(RecordSource):
             return
         # Of a message that is too long to be a record only what its time is read from is kept.
         payload = message.payload[: MAX_LINE_BYTES + 1]
-        found = _Message(payload=payload, topic=message.topic, arrival=time.time())
+        found = Message(payload=payload, topic=message.topic, arrival=time.time())
         self._messages.append(found)
         self._are_doubtful.append(is_doubtful)

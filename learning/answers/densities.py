@@ -127,14 +127,13 @@ def compute_own_means(
     others = ends[order] if order else no_end[:0]
     found = _walk(posterior, [*(axes[i] for i in order), axis], np.concatenate([others, last]))
     low, high = last[0][:, posterior.draw_of[found.atoms], None]
-    bounds = float(posterior.lower[axis]), float(posterior.upper[axis])
+    lower, upper = float(posterior.lower[axis]), float(posterior.upper[axis])
+    span = _Span(low=low, high=high, lower=lower, upper=upper)
     centre, deviation = found.centre, found.deviation[:, None]
     if transform is None:
-        first, second = _integrate_linear(centre, deviation, found.before, low, high, *bounds)
+        first, second = _integrate_linear(centre, deviation, found.before, span)
     else:
-        first, second = _integrate(
-            centre, deviation, found.before, low, high, *bounds, transform=transform
-        )
+        first, second = _integrate(centre, deviation, found.before, span, transform)
     shares = found.sum_draws(posterior, found.mass)
     sums = found.sum_draws(posterior, first)
     squares = found.sum_draws(posterior, second)
@@ -356,18 +355,23 @@ def _make_points(n_dimensions: int) -> Floats:
     return (0.5 + np.arange(1, _N_POINTS + 1)[:, None] * steps) % 1.0
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Span:
+    """A range of a coordinate for each atom, shapes ``(len(atoms), 1)``, and the box around it."""
+
+    low: Floats
+    high: Floats
+    lower: float
+    upper: float
+
+
 def _integrate_linear(
-    centre: Floats,
-    deviation: Floats,
-    before: Floats,
-    low: Floats,
-    high: Floats,
-    lower: float,
-    upper: float,
+    centre: Floats, deviation: Floats, before: Floats, span: _Span
 ) -> tuple[Floats, Floats]:
     """Integrate x and x^2 of a clipped Gaussian over an interval, in closed form."""
     from scipy.special import ndtr  # noqa: PLC0415
 
+    low, high, lower, upper = span.low, span.high, span.lower, span.upper
     inner_low, inner_high = np.maximum(low, lower), np.minimum(high, upper)
     start, stop = (inner_low - centre) / deviation, (inner_high - centre) / deviation
     inside = _compute_mass(inner_low, inner_high, centre, deviation)
@@ -387,25 +391,17 @@ def _integrate_linear(
 
 
 def _integrate(
-    centre: Floats,
-    deviation: Floats,
-    before: Floats,
-    low: Floats,
-    high: Floats,
-    lower: float,
-    upper: float,
-    *,
-    transform: Transform,
+    centre: Floats, deviation: Floats, before: Floats, span: _Span, transform: Transform
 ) -> tuple[Floats, Floats]:
     """Integrate a function of a clipped Gaussian over an interval, at Gauss-Legendre nodes."""
     from scipy.special import ndtr, ndtri  # noqa: PLC0415
 
     nodes, weights = np.polynomial.legendre.leggauss(_N_NODES)
-    start = ndtr((low - centre) / deviation)
-    width = _compute_mass(low, high, centre, deviation)
+    start = ndtr((span.low - centre) / deviation)
+    width = _compute_mass(span.low, span.high, centre, deviation)
     first, second = np.zeros_like(centre), np.zeros_like(centre)
     for node, weight in zip(nodes, weights, strict=True):
         place = np.clip(start + 0.5 * (1.0 + node) * width, 1e-12, 1.0 - 1e-12)
-        values = transform(np.clip(centre + deviation * ndtri(place), lower, upper))
+        values = transform(np.clip(centre + deviation * ndtri(place), span.lower, span.upper))
         first, second = first + weight / 2.0 * values, second + weight / 2.0 * values**2
     return before * width * first, before * width * second

@@ -31,19 +31,19 @@ from sfumato.learning.decoding.density import Posterior
 from sfumato.learning.estimate.histogram import Marginal
 from sfumato.shared.core.logarithm import compress
 
-__all__ = ["Cells", "Distribution", "Part", "combine", "list_cells"]
+__all__ = ["LENGTHEN", "Cells", "Distribution", "Part", "combine", "list_cells"]
 
 Floats = NDArray[np.float64]
 _MOST_CELLS: Final = 512
 _BLUR: Final = 2.0
-"""What the sketch blurs: the standard deviation of an average, in the plan's scales."""
+"""Standard deviation of the average that the sketch sees, in the plan's scales."""
 _FACTORS: Final = (1.0, 2.0, 4.0, 10.0)
 _UNEVEN: Final = (0.0, 0.03, 0.1, 0.2, 0.4, 0.7, 1.2, 2.0, 4.0, 8.0, 16.0, 32.0)
 _ELSEWHERE: Final = (0.0, 0.1, 1.0)
 _ROUNDS: Final = 2
 _LEAST: Final = 1e-12
 _FLOOR: Final = 3e-5
-_LENGTHEN: Final = 1.1
+LENGTHEN: Final = 1.1
 """Factor of standard errors: the three numbers are themselves uncertain."""
 _HIDDEN: Final = 0.5
 """The share of the records that a tail may hide, in units of the largest error of a share."""
@@ -372,7 +372,7 @@ def combine(
     Parameters
     ----------
     cells, n_records
-        Of the histogram, and the number of records that it counts.
+        The cells of the histogram, and the number of records that it counts.
     posterior, axis
         The densities, and the coordinate that the column is.
     scale, resolution
@@ -403,7 +403,7 @@ def combine(
     gain = np.linalg.solve(prior + np.diag(model.noise), prior).T
     shares = mean + gain @ model.missed
     covariance = prior - gain @ prior
-    covariance = _LENGTHEN**2 * (covariance + covariance.T) / 2.0
+    covariance = LENGTHEN**2 * (covariance + covariance.T) / 2.0
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     # Columns have noise of their own.
@@ -427,7 +427,7 @@ def _blur(places: Floats, deviation: float) -> Floats:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Model:
-    """What the histogram tells of errors of the densities; shapes ``(J,)`` and ``(J, J)``."""
+    """The densities' errors, by cell: shapes ``(J,)`` and ``(J, J)``."""
 
     missed: Floats
     noise: Floats

@@ -18,7 +18,7 @@ from sfumato.learning.answers.densities import (
     compute_quantiles,
     pool,
 )
-from sfumato.learning.answers.distribution import combine, list_cells
+from sfumato.learning.answers.distribution import LENGTHEN, combine, list_cells
 from sfumato.learning.calibration.steps import choose_step
 from sfumato.learning.decoding.bars import (
     DEVIATIONS,
@@ -51,8 +51,6 @@ __all__ = ["Inquiry", "pool_means"]
 Floats = NDArray[np.float64]
 # A mean over fewer of the records says nothing.
 _LEAST_SHARE: Final = 1e-3
-_LENGTHEN: Final = 1.1
-"""Factor of the spread over draws where the histograms of all columns asked for are known."""
 
 
 class _UnansweredError(DecodingError):
@@ -317,7 +315,7 @@ class Inquiry:
         Histograms show how far densities are off along single columns.
         """
         if all(each.distribution is not None for each in columns):
-            return _LENGTHEN
+            return LENGTHEN
         return LAWS[kind].compute_factor(self.posterior.held_out)
 
     def _measure(self, kind: BarKind, spread: ArrayLike, sampling: ArrayLike = 0.0) -> Floats:

@@ -42,8 +42,8 @@ def count_multiples(edges: Floats, step: float) -> tuple[Floats, Floats]:
 def find_step(found: Marginal) -> float | None:
     """Find the widest step of which all values are multiples, as far as noise lets one see.
 
-    Of the bins between the outermost records, those without a multiple must hold no more than
-    noise explains, and so many of them must be there that values of a finer step, or of none, would
+    Bins without a multiple, between the outermost records, must hold no more than noise explains,
+    and so many of them must be there that values of a finer step, or of none, would
     surely show in them. None where there is no such step.
     """
     hull = find_hull(found)

@@ -9,14 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from sfumato.device_agent.agent.guess.look import guess_file
 from sfumato.device_agent.agent.guess.tables import MOSTLY, Guess
 from sfumato.device_agent.agent.guess.texts import NUMBERS, UNIT, find_number
-from sfumato.device_agent.sources.mqtt_client import BrokerSettings, is_topic, make_client
+from sfumato.device_agent.sources.mqtt_client import BrokerSettings, Message, is_topic, make_client
 from sfumato.device_agent.sources.settings import ARRIVAL
 from sfumato.shared.errors import ConfigError, RecordError
 
@@ -25,14 +24,6 @@ LISTEN_S: Final = 20.0
 _MOST_MESSAGES = 500
 _LOOP_S = 0.1
 _SHOWN = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Message:
-    topic: str
-    payload: bytes
-    arrival: float
-    is_retained: bool
 
 
 def guess_topic(url: str, *, listen_s: float = LISTEN_S) -> Guess:
@@ -83,8 +74,8 @@ def guess_topic(url: str, *, listen_s: float = LISTEN_S) -> Guess:
     return found
 
 
-def _listen(settings: BrokerSettings, topic: str, listen_s: float) -> list[_Message]:
-    messages: list[_Message] = []
+def _listen(settings: BrokerSettings, topic: str, listen_s: float) -> list[Message]:
+    messages: list[Message] = []
     reasons: list[str] = []
     client = make_client(settings, is_persistent=False)
 
@@ -99,7 +90,7 @@ def _listen(settings: BrokerSettings, topic: str, listen_s: float) -> list[_Mess
 
     def on_message(_client: Any, _data: Any, message: Any) -> None:
         messages.append(
-            _Message(
+            Message(
                 topic=message.topic,
                 payload=message.payload,
                 arrival=time.time(),
@@ -132,7 +123,7 @@ def _listen(settings: BrokerSettings, topic: str, listen_s: float) -> list[_Mess
     return messages
 
 
-def _guess_messages(messages: Sequence[_Message], url: str) -> Guess:
+def _guess_messages(messages: Sequence[Message], url: str) -> Guess:
     """Guess how messages are read, from a file of lines like those that the source makes of them.
 
     Raises
@@ -185,18 +176,18 @@ def _guess_lines(lines: Sequence[dict[str, Any]]) -> Guess:
     return found
 
 
-def _read_object(message: _Message) -> dict[str, Any] | None:
+def _read_object(message: Message) -> dict[str, Any] | None:
     with suppress(ValueError, RecursionError):
         item = json.loads(message.payload)
         return item if isinstance(item, dict) else None
     return None
 
 
-def _to_text(message: _Message) -> str:
+def _to_text(message: Message) -> str:
     return message.payload.decode("utf-8", "replace").strip()
 
 
-def _keep_numbers(messages: Sequence[_Message]) -> list[_Message]:
+def _keep_numbers(messages: Sequence[Message]) -> list[Message]:
     """Return the messages of topics that mostly bring numbers, with a unit or not."""
     there: Counter[str] = Counter()
     numbers: Counter[str] = Counter()
@@ -219,7 +210,7 @@ def _leave_out(column: str, found: Guess) -> None:
         found.rows = [(*row[: i + 1], *row[i + 2 :]) for row in found.rows]
 
 
-def _doubt_messages(messages: Sequence[_Message], topic: str, found: Guess) -> None:
+def _doubt_messages(messages: Sequence[Message], topic: str, found: Guess) -> None:
     n_retained = sum(each.is_retained for each in messages)
     n_topics = len({each.topic for each in messages})
     text = f"{len(messages)} message(s) of {n_topics} topic(s) were looked at"

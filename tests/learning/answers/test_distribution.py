@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sfumato.learning.answers.distribution import Cells, Distribution, combine, list_cells
 from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.estimate.histogram import BinNoise, Marginal
+from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.questions import (
     MeanQuestion,
     QuantileQuestion,
@@ -69,6 +70,13 @@ def blur(seed: int, centre: float = 0.0) -> Inquiry:
     return Inquiry(plan=PLAN, posterior=make_posterior(means, roots), n_records=N)
 
 
+def ask_of(values: Floats, *, seed: int, noise: float = 60.0, plan: SketchPlan = PLAN) -> Inquiry:
+    """Ask densities that know no heap, with a histogram of the values."""
+    return replace(
+        blur(seed), plan=plan, n_records=N, histograms=[count(values, noise=noise, seed=seed)]
+    )
+
+
 @given(
     step=st.sampled_from([0.0, 0.25, 1.0, 2.0]),
     place=st.integers(-96, 96).map(lambda number: number / 8.0),
@@ -100,7 +108,7 @@ def test_values_of_a_step_lie_in_cells_of_their_own_and_empty_bins_in_none() -> 
 
 
 def test_heaps_that_the_sketch_blurs_are_followed_with_bars_that_hold() -> None:
-    """Of 480 ranges of 24 samples, at a level of 90 %, at least 80 % must hold.
+    """Ask 480 ranges of 24 samples: at a level of 90 %, at least 80 % must hold.
 
     Ranges of a sample share its noise. If they tell as much as two independent ones, fewer hold by
     chance with probability 0.02; the seeds are fixed.
@@ -109,13 +117,7 @@ def test_heaps_that_the_sketch_blurs_are_followed_with_bars_that_hold() -> None:
     for seed in range(24):
         rng = np.random.default_rng(seed)
         values = heap(rng)
-        densities = blur(seed)
-        inquiry = Inquiry(
-            plan=PLAN,
-            posterior=densities.posterior,
-            n_records=N,
-            histograms=[count(values, noise=60.0, seed=seed)],
-        )
+        densities, inquiry = blur(seed), ask_of(values, seed=seed)
         for _ in range(20):
             low, high = np.sort(rng.choice(values, 2))
             truth = float(np.mean((values >= low) & (values <= high)))
@@ -134,12 +136,7 @@ def test_heaps_that_the_sketch_blurs_are_followed_with_bars_that_hold() -> None:
 
 def test_quantiles_and_means_of_heaped_values_are_those_of_the_records() -> None:
     values = heap(np.random.default_rng(3))
-    inquiry = Inquiry(
-        plan=PLAN,
-        posterior=blur(3).posterior,
-        n_records=N,
-        histograms=[count(values, noise=60.0, seed=3)],
-    )
+    inquiry = ask_of(values, seed=3)
     for share in (0.1, 0.25, 0.5, 0.75, 0.9):
         truth = float(np.quantile(values, share, method="inverted_cdf"))
         found = inquiry.find_quantile(QuantileQuestion(dimension="x", share=share))
@@ -173,12 +170,7 @@ def test_two_columns_keep_their_dependence_and_follow_the_histogram_of_one() -> 
 
 def test_words_say_that_a_histogram_is_followed_and_narrow_ranges_are_answered() -> None:
     values = heap(np.random.default_rng(1))
-    inquiry = Inquiry(
-        plan=PLAN,
-        posterior=blur(1).posterior,
-        n_records=N,
-        histograms=[count(values, noise=60.0, seed=1)],
-    )
+    inquiry = ask_of(values, seed=1)
     found = inquiry.answer(QuestionsRequest(ranges=[{"x": [5.0, 5.0]}]))
     assert found.ranges[0].share == pytest.approx(np.mean(values == 5.0), abs=0.02)
     assert any("values of x follow a histogram" in words for words in found.words)
@@ -249,12 +241,7 @@ def test_a_heap_that_no_step_explains_is_in_the_bar_wherever_it_stands() -> None
     rng = np.random.default_rng(2)
     for place in (5.0, 5.013):
         values = np.where(rng.random(N) < 0.3, place, np.clip(rng.normal(0.0, 3.0, N), -10, 10))
-        inquiry = Inquiry(
-            plan=make_plan(steps=(None, None)),
-            posterior=blur(2).posterior,
-            n_records=N,
-            histograms=[count(values, noise=5.0, seed=2)],
-        )
+        inquiry = ask_of(values, seed=2, noise=5.0, plan=make_plan(steps=(None, None)))
         for ends in ([place, place], [None, place], [place, None], [place + 0.01, None]):
             truth = np.mean(
                 (values >= (-99 if ends[0] is None else ends[0]))
@@ -283,12 +270,7 @@ def test_wide_bins_leave_room_for_where_records_lie_in_them() -> None:
 
 def test_a_stated_step_that_the_histogram_contradicts_is_not_used() -> None:
     values = np.random.default_rng(4).normal(0.0, 3.0, N)
-    inquiry = Inquiry(
-        plan=make_plan(steps=(5, 0)),
-        posterior=blur(4).posterior,
-        n_records=N,
-        histograms=[count(values, noise=5.0, seed=4)],
-    )
+    inquiry = ask_of(values, seed=4, noise=5.0, plan=make_plan(steps=(5, 0)))
     found = inquiry.find_share({"x": [-1.0, 1.0]})
     assert found.share == pytest.approx(np.mean(np.abs(values) <= 1.0), abs=0.02)
 

@@ -44,7 +44,7 @@ def test_heaps_on_fives_do_not_hide_that_other_whole_numbers_occur() -> None:
 
 @pytest.mark.parametrize("noise", [2000.0, 20.0])
 def test_values_without_a_step_and_much_noise_show_none(noise: float) -> None:
-    """Of one sample without a step, at fixed seeds: a wrong step has probability below 0.05."""
+    """Seeds are fixed; by chance a wrong step is found with a probability below 0.05."""
     rng = np.random.default_rng(3)
     smooth = np.clip(rng.normal(45.0, 15.0, 20_000), 0.0, 100.0)
     assert find_step(count(smooth, noise=noise)) is None

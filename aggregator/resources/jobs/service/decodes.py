@@ -50,7 +50,7 @@ _DOMAIN = "sfumato/v1/decode"
 _MOST_INQUIRIES = 32
 """Densities of recent questions that are kept in memory, about a megabyte each at most."""
 _MOST_FOLLOWED = 4
-"""Those with a histogram, about a megabyte for each column that was asked for."""
+"""Densities with a histogram that are kept, a megabyte for each column that was asked for."""
 
 Setting = int | float | bool | str
 
