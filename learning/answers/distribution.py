@@ -399,6 +399,12 @@ def combine(
         uneven=(sharp * heights**2) @ sharp.T,
         elsewhere=sharp @ sharp.T / cells.n_cells**2,
     )
+    # Columns have noise of their own, and so draws of their own.
+    return _follow(cells, mean, model, n_draws=posterior.n_draws, seed=axis)
+
+
+def _follow(cells: Cells, mean: Floats, model: _Model, *, n_draws: int, seed: int) -> Distribution:
+    """Return what densities of a mean and the histogram say together."""
     prior = model.choose()
     gain = np.linalg.solve(prior + np.diag(model.noise), prior).T
     shares = mean + gain @ model.missed
@@ -406,8 +412,7 @@ def combine(
     covariance = LENGTHEN**2 * (covariance + covariance.T) / 2.0
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    # Columns have noise of their own.
-    chance = np.random.default_rng(axis).normal(size=(posterior.n_draws, len(values)))
+    chance = np.random.default_rng(seed).normal(size=(n_draws, len(values)))
     return Distribution(
         cells=cells,
         shares=shares / np.sum(shares),
