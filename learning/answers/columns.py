@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.learning.answers.cells import Part, list_cells
 from sfumato.learning.answers.densities import (
     Transform,
     clip_interval,
@@ -16,11 +17,14 @@ from sfumato.learning.answers.densities import (
     compute_distribution,
     pool,
 )
-from sfumato.learning.answers.distribution import Distribution, Part
+from sfumato.learning.answers.distribution import Distribution, combine
+from sfumato.learning.calibration.steps import choose_step
 from sfumato.learning.decoding.density import Posterior
+from sfumato.learning.estimate.histogram import Marginal
 from sfumato.shared.core.logarithm import compress, expand
+from sfumato.shared.plan import SketchPlan
 
-__all__ = ["AskedColumn", "Ends"]
+__all__ = ["AskedColumn", "Ends", "make_column"]
 
 Floats = NDArray[np.float64]
 _NARROW: Final = 0.5
@@ -175,3 +179,43 @@ class AskedColumn:
             if high <= upper + reach:
                 high = (math.floor(max(high, lower - reach) / self.step + _ROUND) + 0.5) * self.step
         return self.place(low), self.place(high)
+
+
+def make_column(
+    plan: SketchPlan,
+    posterior: Posterior,
+    number: int,
+    axis: int,
+    *,
+    step: float | None,
+    histogram: Marginal | None,
+) -> AskedColumn:
+    """Make a column of a plan in densities.
+
+    Parameters
+    ----------
+    number, axis
+        Numbers of the dimension, and of its coordinate.
+    step
+        The step of its values, where the plan states none.
+    histogram
+        Its noised histogram of the same records, if there is one.
+    """
+    dimension, scale = plan.dimensions[number], float(plan.scale[axis])
+    resolution = plan.axes[axis].resolution
+    step = step if dimension.step is None else dimension.step
+    distribution = None
+    if histogram is not None:
+        cells = list_cells(histogram, choose_step(histogram, step), dimension.bounds)
+        distribution = combine(
+            cells, histogram.n_present, posterior, axis, scale=scale, resolution=resolution
+        )
+    return AskedColumn(
+        name=dimension.name,
+        axis=axis,
+        posterior=posterior,
+        scale=scale,
+        resolution=resolution,
+        step=step,
+        distribution=distribution,
+    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.learning.answers.columns import AskedColumn, Ends
+from sfumato.learning.answers.columns import AskedColumn, Ends, make_column
 from sfumato.learning.answers.densities import (
     compute_density,
     compute_own_means,
@@ -18,8 +18,8 @@ from sfumato.learning.answers.densities import (
     compute_quantiles,
     pool,
 )
-from sfumato.learning.answers.distribution import LENGTHEN, combine, list_cells
-from sfumato.learning.calibration.steps import choose_step
+from sfumato.learning.answers.distribution import LENGTHEN
+from sfumato.learning.answers.question_words import describe_answers
 from sfumato.learning.decoding.bars import (
     DEVIATIONS,
     LAWS,
@@ -27,7 +27,6 @@ from sfumato.learning.decoding.bars import (
     BarKind,
     BarsWord,
     choose_word,
-    compute_miss,
 )
 from sfumato.learning.decoding.density import Posterior
 from sfumato.learning.estimate.histogram import Marginal
@@ -145,7 +144,13 @@ class Inquiry:
             level=LEVEL,
             bars=self.bars,
             is_rough=self.bars != "stated",
-            words=list(self._describe(questions)),
+            words=describe_answers(
+                questions,
+                self._columns,
+                bars=self.bars,
+                held_out=self.posterior.held_out,
+                n_records=self.n_records,
+            ),
         )
 
     def find_share(
@@ -364,25 +369,14 @@ class Inquiry:
             )
         number = names.index(name)
         axis = self.plan.space.encoder.dimension_of.index(number)
-        scale, resolution = float(self.plan.scale[axis]), self.plan.axes[axis].resolution
-        stated = self.plan.dimensions[number].step
-        found = next((each for each in self.histograms if each.name == name), None)
-        step = self.steps.get(name) if stated is None else stated
-        distribution = None
-        if found is not None:
-            lower, upper = self.plan.dimensions[number].bounds
-            cells = list_cells(found, choose_step(found, step), (lower, upper))
-            distribution = combine(
-                cells, found.n_present, self.posterior, axis, scale=scale, resolution=resolution
-            )
-        return AskedColumn(
-            name=name,
-            axis=axis,
-            posterior=self.posterior,
-            scale=scale,
-            resolution=resolution,
-            step=step,
-            distribution=distribution,
+        histograms = {each.name: each for each in self.histograms}
+        return make_column(
+            self.plan,
+            self.posterior,
+            number,
+            axis,
+            step=self.steps.get(name),
+            histogram=histograms.get(name),
         )
 
     def _read_box(
@@ -420,65 +414,6 @@ class Inquiry:
                 fix="widen it, or pass allow_narrow",
             )
         return column, column.find_ends(low, high)
-
-    def _describe(self, questions: QuestionsRequest) -> list[str]:
-        words = []
-        asked = [self._columns[name] for name in _list_names(questions)]
-        unknown = [each.name for each in asked if not each.is_known]
-        drawn = {each.dimension for each in questions.marginals}
-        followed = [
-            self._columns[name].name
-            for name in _list_names(replace(questions, marginals=[]))
-            if self._columns[name].distribution is not None
-        ]
-        bare = [each.name for each in asked if each.name in drawn and each.step is None]
-        if self.bars == "none":
-            words.append(
-                "no bars are shown: no density describes this sketch well enough to tell how far "
-                "the answers may be off"
-            )
-        elif unknown:
-            words.append(
-                f"no bars are shown for {', '.join(unknown)}: nothing tells whether some values "
-                "are far commoner than those beside them, which a sketch blurs. Name a histogram "
-                "of the same records, or state the step of its values in the plan"
-            )
-        if self.bars == "rough":
-            words.append(
-                "bars are rough: the densities behind them describe the records so badly that few "
-                "such cases were there to tell how often they hold"
-            )
-        elif self.bars == "stated" and compute_miss(self.posterior.held_out) == 1.0:
-            words.append(
-                "bars are longer than the densities behind them suggest, which miss the sketch by "
-                "more than its noise"
-            )
-        if questions.allow_narrow and len(followed) < len(asked):
-            words.append(
-                "ranges narrower than half of the plan's scale may be far off: the sketch blurs "
-                "details of that size"
-            )
-        if bare and self.bars != "none" and not unknown:
-            words.append(
-                f"densities of {', '.join(bare)} have no bands: they do not follow the histogram, "
-                "and leave out what the sketch blurs"
-            )
-        if followed:
-            words.append(f"values of {', '.join(followed)} follow a histogram of the records")
-        words.append(
-            f"about {self.n_records:,.0f} records, clipped to the plan's bounds: those beyond a "
-            "bound stand on it"
-        )
-        return words
-
-
-def _list_names(questions: QuestionsRequest) -> list[str]:
-    """List the columns that questions are about, each once."""
-    names = [name for box in questions.ranges for name in box]
-    names += [each.dimension for each in questions.quantiles]
-    names += [each.dimension for each in questions.marginals]
-    names += [name for each in questions.means for name in (each.mean_of, *each.within)]
-    return list(dict.fromkeys(names))
 
 
 def _measure_cuts(box: Sequence[tuple[AskedColumn, Ends | None]]) -> float:
