@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sfumato.learning.answers.moments import describe_components
+from sfumato.learning.answers.words import describe_clusters
 from sfumato.learning.estimate.moments import PrincipalComponents
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.objects.statistics import ComponentBody, MomentsAnswerBody
@@ -28,6 +30,10 @@ COLOURS = (
     "#F0E442",
 )
 _GREY = "#9AA0A6"
+_LETTERS = 7.5
+"""Letters of a title to an inch."""
+_MARGIN = 0.14
+"""Share of the range of centroids that is left free around them."""
 PICTURES = (".png", ".svg")
 """Endings of the files that pictures are written to."""
 
@@ -73,7 +79,7 @@ def plot_centroids(
     title
         Above the figure.
     readings
-        A few words for each centroid; its number if not given.
+        A few words for each centroid; by default where it differs most from the others.
     first_number
         The number of the heaviest centroid.
     records
@@ -88,9 +94,9 @@ def plot_centroids(
     )
     for panel, (x, y) in zip(axes[:-1], pairs, strict=True):
         _draw_pair(panel, result, x, y, records, baseline, first_number)
-    words = readings or [f"pattern {i + first_number}" for i in range(len(result.weights))]
+    words = readings or describe_clusters(result.centroids, result.weights, result.names)
     _draw_weights(axes[-1], result, words, first_number)
-    figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+    _write_title(figure, title)
     return figure
 
 
@@ -124,7 +130,7 @@ def plot_components(
     )
     axes = figure.subplots(1, n + 1, gridspec_kw={"width_ratios": [1.15] + [1.0] * n})
     _draw_components(list(axes), describe_components(answer), names, units)
-    figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+    _write_title(figure, title)
     return figure
 
 
@@ -153,7 +159,7 @@ def plot_moments(answer: MomentsAnswerBody, *, title: str, n_directions: int = 3
     _draw_correlations(axes[0], answer, names)
     units = [axis.unit for axis in answer.axes]
     _draw_components(list(axes[1:]), answer.components, names, units)
-    figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+    _write_title(figure, title)
     return figure
 
 
@@ -177,6 +183,17 @@ def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as SVG if its name ends so, else as PNG."""
     is_vector = path.suffix.lower() == ".svg"
     figure.savefig(path, dpi=130, format="svg" if is_vector else "png")
+
+
+def _write_title(figure: Figure, title: str) -> None:
+    """Write a title in as many lines as it takes."""
+    width = int(figure.get_figwidth() * _LETTERS)
+    figure.suptitle(textwrap.fill(title, width), fontsize=13, fontweight="bold", x=0.01, ha="left")
+
+
+def _name_axis(result: Centroids, i: int) -> str:
+    name, unit = result.names[i], result.units[i]
+    return name if unit == "1" else f"{name} ({unit})"
 
 
 def _draw_pair(
@@ -230,8 +247,10 @@ def _draw_pair(
             zorder=5,
             label="k-means on the raw records",
         )
-    panel.set_xlabel(f"{result.names[x]} ({result.units[x]})")
-    panel.set_ylabel(f"{result.names[y]} ({result.units[y]})")
+    # A marker is drawn around its centroid, and would be cut at the edge.
+    panel.margins(_MARGIN)
+    panel.set_xlabel(_name_axis(result, x))
+    panel.set_ylabel(_name_axis(result, y))
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(color="#E6E6E6", linewidth=0.6)
     panel.set_axisbelow(True)

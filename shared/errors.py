@@ -113,7 +113,7 @@ class TableError(RecordError, ValueError):
 
 
 class CellTypeError(TableError, TypeError):
-    """A cell of a table in memory is neither text nor a number; a ``TypeError``, as usual there."""
+    """A table in memory has text or objects where numbers belong; a ``TypeError`` too."""
 
 
 class PlanError(SketchError):

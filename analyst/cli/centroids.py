@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
+from sfumato.learning.answers.words import BAR
+
 Floats = NDArray[np.float64]
 
 MOST_ACROSS = 6
 """Axes above which centroids are columns of a table, not rows."""
-BAR = 1.645
-"""Standard errors on each side of a 90 % bar."""
 
 
 def tabulate_centroids(

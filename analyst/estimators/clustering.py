@@ -165,7 +165,12 @@ class ClusteringEstimator(CentralEstimator):
             # The seed is fresh unless it is stated: a fit that was cut off was seen by nobody.
             stated = plan.task.seed or secrets.token_bytes(_SEED_BYTES)
             task = replace(plan.task, seed=stated)
-            curator = Curator(rounds=plan.rounds, relation=task.relation, source=SystemSource())
+            curator = Curator(
+                rounds=plan.rounds,
+                relation=task.relation,
+                source=SystemSource(),
+                progress=self._follow_step(f"{len(plan.rounds)} rounds"),
+            )
             plan.method.release(records, task, curator)
             return ClusterRelease(
                 method=plan.method,

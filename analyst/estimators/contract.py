@@ -37,6 +37,7 @@ from sfumato.analyst.estimators.inputs import (
     spell_cell,
 )
 from sfumato.analyst.estimators.lock import holding
+from sfumato.analyst.estimators.progress import follow_step
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.container import decode_container, encode_container
 from sfumato.shared.errors import ConfigError, PrivacyError, TableError
@@ -143,6 +144,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         Allow a second fit, which spends again.
     max_unreadable
         The largest share of a column whose values cannot be read; more spends nothing.
+    verbose
+        Whether steps that take over a second show how far they are, on standard error.
 
     Attributes
     ----------
@@ -161,6 +164,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     budget: Exact | None = None
     refit: bool = False
     max_unreadable: float = MOST_UNREADABLE
+    verbose: bool = False
 
     n_features_in_: int = result()
     release_: Release = result()
@@ -272,6 +276,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def _fit(self, X: Any) -> None:  # noqa: N803
         raise NotImplementedError
+
+    def _follow_step(self, step: str) -> Callable[[float], None]:
+        """Return what shows the completed share of a step, if that is wanted."""
+        return follow_step(f"{type(self).__name__}: {step}", verbose=self.verbose)
 
     def _require_first(self) -> None:
         """Refuse a second fit, which would spend again, unless the caller asked for it."""

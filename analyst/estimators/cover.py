@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 
@@ -40,9 +39,6 @@ class CoverKMeans(ClusteringEstimator):
         Dimensions of the cover; None for half the logarithm of the number of records.
     cover_share, votes_share
         Shares of epsilon; the averages take what the joint cost leaves.
-    relation
-        ``add-remove-one``, where the number of records is secret too, or ``replace-one``, where it
-        is public.
 
     Examples
     --------
@@ -50,18 +46,15 @@ class CoverKMeans(ClusteringEstimator):
     >>> from sfumato import CoverKMeans
     >>> rng = np.random.default_rng(0)
     >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
-    >>> model = CoverKMeans(2, epsilon="2", delta="1e-6", bounds=(-12, 12), max_records=30_000)
-    >>> found = model.fit(records)
+    >>> found = CoverKMeans(2, epsilon="2", delta="1e-6", bounds=(-12, 12)).fit(records)
     >>> sorted(found.cluster_centers_[:, 0].round().astype(int).tolist())
     [-6, 6]
     """
 
-    delta: Exact = "1e-9"
     radius: Exact | None = None
     n_projected: int | None = None
     cover_share: Exact = "0.4"
     votes_share: Exact = "0.1"
-    relation: Literal["replace-one", "add-remove-one"] = "add-remove-one"
 
     def _make_method(self, lower: Floats, upper: Floats) -> CoverMethod:
         radius = 0

@@ -15,7 +15,7 @@ Declared = TypeVar("Declared", bound=type[Any])
 _FIRST: Final = ("epsilon", "bounds", "delta", "scale")
 _LAST: Final = (
     "relation", "max_records", "public_seed", "random_state", "ledger", "source", "budget", "refit",
-    "max_unreadable",
+    "max_unreadable", "verbose",
 )  # fmt: skip
 """Parameters that stand before and after those of an estimator's own."""
 _READERS: Final = (

@@ -14,6 +14,7 @@ from sfumato.analyst.estimators.contract import PrivateEstimator, describe_level
 from sfumato.analyst.estimators.declaration import estimator
 from sfumato.analyst.estimators.inputs import Exact, list_names, read_number
 from sfumato.analyst.estimators.lock import holding
+from sfumato.learning.answers.words import BAR
 from sfumato.learning.clustering.evaluation import Cost, NoisyCost, bound_distance
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
@@ -21,9 +22,6 @@ from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
 from sfumato.shared.system import SystemSource
 
 Floats = NDArray[np.float64]
-
-_BAR = 1.645
-"""Standard deviations of a 90 % bar."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +41,7 @@ class Evaluation:
     guarantee: PrivacyGuarantee
 
     def __str__(self) -> str:
-        bar = _BAR * self.cost.mean_std
+        bar = BAR * self.cost.mean_std
         return (
             f"SSE / n = {self.cost.mean:.4g} +- {bar:.2g} (90 %), distances up to "
             f"{self.cost.largest_distance:.4g}; {describe_level(self.guarantee)} under "

@@ -122,7 +122,7 @@ def open_table(rows: Any) -> NDArray[Any]:
     if array.shape[1] == 0:
         raise TableError(
             f"must have a column: 0 feature(s) (shape={array.shape}) while a minimum of 1 is "
-            "required.",
+            "required",
             field="X",
             fix="pass at least one",
         )
@@ -177,7 +177,7 @@ def read_cells(array: NDArray[Any], levels: Sequence[tuple[str, ...]]) -> NDArra
             )
         return cells
     if array.dtype.kind in "US":
-        raise TableError(
+        raise CellTypeError(
             f"must be numbers and is of type {array.dtype}",
             field="X",
             fix="convert it before, each record by itself, or state the levels of its columns",
@@ -227,15 +227,19 @@ def refuse_words(rows: object, levels: Sequence[tuple[str, ...]] | None = None) 
     for name, kind, texts in zip(columns, list(types), known, strict=True):
         # Libraries of tables have types of their own beside NumPy's.
         letter = getattr(kind, "kind", "O")
-        named = str(kind).lower() in ("category", "str", "string", "categorical")
-        if not texts and (letter not in "fiubO" or named):
-            raise TableError(
-                f"has the column {name!r} of type {kind}, which holds no numbers",
-                field="X",
-                fix="drop it, or write its values as numbers, each record by itself"
-                if levels is None
-                else f'state all its values, levels={{"{name}": [...]}}, or drop it',
-            )
+        word = str(kind).lower()
+        is_text = word in ("category", "str", "string", "categorical")
+        if texts or (letter in "fiubO" and not is_text):
+            continue
+        if letter in "mM" or word.startswith(("date", "time", "duration")):
+            fix = "write it as numbers before, such as the hour of the day, or drop it"
+        elif levels is None:
+            fix = "drop it, or write its values as numbers, each record by itself"
+        else:
+            fix = f'state all its values, levels={{"{name}": [...]}}, or drop it'
+        raise CellTypeError(
+            f"has the column {name!r} of type {kind}, which holds no numbers", field="X", fix=fix
+        )
 
 
 def refuse_cells(
@@ -261,12 +265,37 @@ def refuse_cells(
             if isinstance(value, complex | np.complexfloating):
                 raise TableError(f"{where}. Complex data not supported", field="X", fix=fix)
             if isinstance(value, str | bytes):
-                raise TableError(where, field="X", fix=fix)
+                raise CellTypeError(where, field="X", fix=fix)
             raise CellTypeError(
                 f"{where}: argument must be a string or a real number, not {type(value).__name__}",
                 field="X",
                 fix=fix,
             )
+
+
+def refuse_infinite(rows: NDArray[np.floating], names: Sequence[str]) -> None:
+    """Refuse an infinite value, as scikit-learn does.
+
+    Never where the fit is private: a refusal that one record causes would tell of it.
+
+    Raises
+    ------
+    TableError
+        There is one; the message names its column and row.
+    """
+    # A sum of many numbers is infinite, or none, where one of them is.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.sum(rows)):
+            return
+    places = np.argwhere(np.isinf(rows))
+    if len(places):
+        row, column = places[0]
+        raise TableError(
+            f"has an infinite value in column {names[column]!r}, row {row}: Input X contains "
+            "infinity",
+            field="X",
+            fix="write NaN in its place, which counts as missing, or a bound of the column",
+        )
 
 
 def _is_nan(value: Any) -> bool:

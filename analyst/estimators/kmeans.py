@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from sfumato.analyst.estimators.look import Look, LookedEstimator
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.errors import ConfigError
+from sfumato.shared.wire.objects.results import BarsBody
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -28,6 +29,9 @@ Floats = NDArray[np.float64]
 
 _MISSING = -1
 """Label of a record with a missing value."""
+_SETTLED: Final = (
+    "k-means on the records ended here, so nothing is estimated; another optimum may be better"
+)
 
 
 @estimator
@@ -237,6 +241,9 @@ class CompressiveKMeans(
             self.result_.body,
             centroids=self.cluster_centers_.tolist(),
             weights=shares.tolist(),
+            centroid_errors=None,
+            weight_errors=None,
+            bars=BarsBody(word="none", sentence=_SETTLED),
         )
         self.result_ = replace(self.result_, body=body)
 

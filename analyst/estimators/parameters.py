@@ -36,6 +36,7 @@ from sfumato.analyst.estimators.inputs import (
     read_threads,
     read_whole,
     refuse_cells,
+    refuse_infinite,
     refuse_words,
 )
 from sfumato.analyst.estimators.planning import (
@@ -296,9 +297,12 @@ class SketchingEstimator(PrivateEstimator):
             known = list_names(names, array.shape[1])
             levels = read_levels(self.levels, known)
         refuse_words(X, levels)
-        if not self._is_private:
-            refuse_cells(array, known, levels)
-        return read_cells(array, levels), names
+        if self._is_private:
+            return read_cells(array, levels), names
+        refuse_cells(array, known, levels)
+        rows = read_cells(array, levels)
+        refuse_infinite(rows, known)
+        return rows, names
 
     def _require_records(self, rows: NDArray[np.floating]) -> None:
         """Check a public number of records; where it is secret, any number will do."""
@@ -307,8 +311,7 @@ class SketchingEstimator(PrivateEstimator):
         k = self._read_count()
         if not len(rows):
             raise TableError(
-                f"has no record: 0 sample(s) (shape={rows.shape}) while a minimum of 1 is "
-                "required.",
+                f"has no record: 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required",
                 field="X",
                 fix="pass at least one",
             )

@@ -291,6 +291,7 @@ class ReleasingEstimator(SketchingEstimator):
             rng=self._make_rng(),
             search_box=self.search_box_,
             is_exact=held.is_exact,
+            progress=self._follow_step(f"decoding {self._read_count()} clusters"),
         )
         self.snr_ = solved.utility.snr
         guessed = () if held.pilot is None else held.pilot.guessed
@@ -392,8 +393,12 @@ class ReleasingEstimator(SketchingEstimator):
 
     def _sum(self, rows: NDArray[np.floating], plan: SketchPlan) -> SketchAccumulator:
         batches = (rows[first : first + _BATCH] for first in range(0, len(rows), _BATCH))
+        show = self._follow_step(f"summing {len(rows):,} records")
         return sketch_batches(
-            plan.statistic_of(b"file/main"), batches, n_threads=read_threads(self.n_jobs)
+            plan.statistic_of(b"file/main"),
+            batches,
+            n_threads=read_threads(self.n_jobs),
+            on_progress=lambda n_done: show(n_done / len(rows)),
         )
 
 

@@ -32,7 +32,7 @@ def require_records(shape: tuple[int, ...], relation: str) -> None:
     """
     if relation == "replace-one" and not shape[0]:
         raise TableError(
-            f"has no record: 0 sample(s) (shape={shape}) while a minimum of 1 is required.",
+            f"has no record: 0 sample(s) (shape={shape}) while a minimum of 1 is required",
             field="X",
             fix="pass at least one",
         )

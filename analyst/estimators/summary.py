@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from sfumato.analyst.results import DecodeResult
+from sfumato.analyst.results.notebook import write_centroids
 from sfumato.shared.errors import SketchError
 
 if TYPE_CHECKING:
@@ -53,16 +54,12 @@ def _wrap(text: str) -> list[str]:
 
 def _list_clusters(result: DecodeResult) -> list[str]:
     """Return a table of shares and centroids, with errors where bars may be shown."""
-    errors, axes = result.centroid_errors, range(min(_MOST_AXES, len(result.names)))
-    rows: list[list[str]] = [["share", *(result.names[i] for i in axes)]]
-    for k in range(min(_MOST_CLUSTERS, result.n_clusters)):
-        cells = [f"{result.weights[k]:.1%}"]
-        for i in axes:
-            error = "" if errors is None else f" ± {errors[k, i]:.2g}"
-            cells.append(f"{result.centroids[k, i]:.4g}{error}")
-        rows.append(cells)
+    rows = [["share", *result.names], *write_centroids(result.body)[:_MOST_CLUSTERS]]
+    rows = [row[: 1 + _MOST_AXES] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
+    if result.body.centroid_errors is not None:
+        lines.append("±: 90 % bars")
     left_out: list[Any] = [*result.names[_MOST_AXES:]]
     if left_out:
         lines.append(f"and {len(left_out)} more columns: see cluster_centers_")

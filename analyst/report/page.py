@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sfumato.analyst.report.charts import draw_curve, draw_positions, draw_shares, show_number
 from sfumato.analyst.results import UNUSABLE, DecodeResult
 from sfumato.analyst.results.looks import describe_look, show_measured
+from sfumato.learning.answers.words import BAR
 from sfumato.learning.decoding.judgement import LEAST_SNR_PER_PARAMETER
 from sfumato.learning.decoding.verdict import DOUBTFUL, ROUGH, SOUND
 from sfumato.shared.plan import compute_plan_digest, make_statement
@@ -27,8 +28,6 @@ _MOST_PANELS = 160
 _CLUSTERS_ACROSS = 8
 """Clusters beside each other in a table, so that it fits a sheet of paper."""
 _SHADES = 8
-_BAR = 1.645
-"""Standard errors either way of a 90 % bar."""
 _MOST_JSON = 120_000
 """Characters of JSON beyond which the fitted density is left out of it."""
 
@@ -133,7 +132,7 @@ def _draw_clusters(result: DecodeResult) -> Iterator[str]:
 
 def _list_bars(errors: NDArray[np.float64] | None) -> list[float] | None:
     """Return half the lengths of 90 % bars."""
-    return None if errors is None else (_BAR * errors).tolist()
+    return None if errors is None else (BAR * errors).tolist()
 
 
 def _list_pale(result: DecodeResult) -> str:

@@ -3,38 +3,67 @@
 from __future__ import annotations
 
 from html import escape
+from typing import Any, Final
 
+import numpy as np
+
+from sfumato.learning.answers.words import BAR, describe_clusters
 from sfumato.shared.wire.objects.results import ResultBody
+
+_CELL: Final = '<td style="text-align: right; white-space: nowrap">{}</td>'
 
 
 def describe_as_html(body: ResultBody, *, verdict: str, reason: str) -> str:
     """Return a result as HTML without scripts and styles of its own."""
+    names = [each.name for each in body.dimensions]
     heads = "".join(
         f"<th><bdi>{escape(each.name)}</bdi>{_in(each.unit)}</th>" for each in body.dimensions
     )
     resolved = body.resolved or [True] * len(body.weights)
+    words = describe_clusters(np.array(body.centroids), np.array(body.weights), names)
     rows = "".join(
-        f"<tr><td>{i}</td><td>{weight:.1%}{'' if is_resolved else ' *'}</td>"
-        + "".join(f"<td>{value:.4g}</td>" for value in centroid)
+        f"<tr><td>{i}</td><td><bdi>{escape(words[i])}</bdi></td>"
+        + "".join(_CELL.format(cell) for cell in [f"{share}{'' if is_resolved else ' *'}", *cells])
         + "</tr>"
-        for i, (weight, centroid, is_resolved) in enumerate(
-            zip(body.weights, body.centroids, resolved, strict=True)
+        for i, (is_resolved, (share, *cells)) in enumerate(
+            zip(resolved, write_centroids(body), strict=True)
         )
     )
     predicted = body.band or body.quality
     notes = [
+        *([] if body.centroid_errors is None else ["±: 90 % bars"]),
         *([] if all(resolved) else ["* cannot be told from noise"]),
         *([] if predicted is None else [predicted.statement]),
         body.privacy.statement,
         *(f"Warning: {each}" for each in body.warnings),
     ]
-    words = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    said = "".join(f"<p>{escape(note)}</p>" for note in notes)
     return (
         f"<div><p><b>{escape(verdict)}</b>: {escape(reason)}</p>"
-        f"<table><thead><tr><th>cluster</th><th>share</th>{heads}</tr></thead>"
-        f"<tbody>{rows}</tbody></table>{words}</div>"
+        f"<table><thead><tr><th>cluster</th><th></th><th>share</th>{heads}</tr></thead>"
+        f"<tbody>{rows}</tbody></table>{said}</div>"
     )
 
 
 def _in(unit: str) -> str:
     return "" if unit == "1" else f"<br>({escape(unit)})"
+
+
+def write_centroids(body: ResultBody) -> list[list[str]]:
+    """Return the share of each cluster and its centroid, with 90 % bars where any may be shown."""
+    return [
+        [
+            f"{weight:.1%}" + _write_bar(body.weight_errors, i, form=".1%"),
+            *(
+                f"{value:.4g}" + _write_bar(body.centroid_errors, i, j)
+                for j, value in enumerate(centroid)
+            ),
+        ]
+        for i, (weight, centroid) in enumerate(zip(body.weights, body.centroids, strict=True))
+    ]
+
+
+def _write_bar(errors: Any, *place: int, form: str = ".2g") -> str:
+    if errors is None:
+        return ""
+    return f" ± {BAR * float(np.asarray(errors)[place]):{form}}"

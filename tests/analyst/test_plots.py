@@ -26,6 +26,22 @@ def test_a_picture_of_centroids_is_written(tmp_path: Path) -> None:
     save_figure(figure, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     assert [panel.get_xlabel() for panel in figure.axes[:2]] == ["a (m)", "b (s)"]
+    assert figure.axes[1].get_ylabel() == "c", "a number without a unit has none"
+
+
+def test_markers_lie_inside_their_panel_and_a_long_title_in_lines(tmp_path: Path) -> None:
+    figure = plot_centroids(
+        make_result(12), pairs=((0, 1), (1, 2)), title="all densities that may have made it " * 8
+    )
+    save_figure(figure, tmp_path / "p.png")
+    for panel in figure.axes[:2]:
+        (left, right), (low, high) = panel.get_xlim(), panel.get_ylim()
+        for points in panel.collections:
+            ((x, y),) = points.get_offsets()
+            assert 0.05 < (x - left) / (right - left) < 0.95
+            assert 0.05 < (y - low) / (high - low) < 0.95
+    assert figure._suptitle is not None
+    assert figure._suptitle.get_window_extent().width < figure.bbox.width
 
 
 def test_each_direction_has_its_loadings_and_noise_is_grey(tmp_path: Path) -> None:

@@ -194,11 +194,14 @@ class Curator:
         Relation of the records.
     source
         Source of the noise.
+    progress
+        Called with the completed share of the rounds, 0 to 1.
     """
 
     rounds: Sequence[Round]
     relation: str
     source: RandomSource
+    progress: Callable[[float], None] = field(default=lambda share: None)
     answers: list[Answer] = field(default_factory=list)
     _n_joint: int = field(default=0, init=False)
 
@@ -241,9 +244,7 @@ class Curator:
         """
         planned = self._require_planned(guarantee)
         _require(not planned.is_joint, planned)
-        answer = Answer(name=planned.name, asked=asked, values=release(self.source))
-        self.answers.append(answer)
-        return answer
+        return self._keep(planned, asked, release(self.source))
 
     def ask(self, noise: Noise, sums: Integers, **asked: Integers) -> Answer:
         """Add noise to exact sums, and keep the answer; the next round pays for it.
@@ -264,9 +265,12 @@ class Curator:
                 and self._n_joint <= MOST_JOINT,
                 planned,
             )
-        released = noise.add_noise(sums, self.source)
-        answer = Answer(name=planned.name, asked=asked, values=released)
+        return self._keep(planned, asked, noise.add_noise(sums, self.source))
+
+    def _keep(self, planned: Round, asked: Mapping[str, Integers], values: Integers) -> Answer:
+        answer = Answer(name=planned.name, asked=asked, values=values)
         self.answers.append(answer)
+        self.progress(len(self.answers) / len(self.rounds))
         return answer
 
     def _require_planned(self, given: PrivacyGuarantee) -> Round:

@@ -39,7 +39,7 @@ CENTRAL: Final[Mapping[str, tuple[Callable[..., Any], dict[str, Any]]]] = {
     "local-search": (ReferenceKMeans, {"method": "local-search"}),
     "privgene": (ReferenceKMeans, {}),
     "sample-aggregate": (ReferenceKMeans, {"method": "sample-aggregate"}),
-    "cover": (CoverKMeans, {"relation": "replace-one"}),
+    "cover": (CoverKMeans, {"delta": "1e-9"}),
     "kernel": (KernelKMeans, KERNEL),
     "lloyd": (LloydKMeans, {}),
     "lloyd published": (LloydKMeans.published, {}),

@@ -31,7 +31,7 @@ def test_what_is_needed_comes_first_and_the_owners_ledger_last() -> None:
     names = list(inspect.signature(sfumato.TreeKMeans).parameters)
     assert names[:5] == ["n_clusters", "epsilon", "bounds", "delta", "scale"]
     assert names[5:7] == ["n_rounds", "depth"]
-    assert names[-1] == "max_unreadable"
+    assert names[-1] == "verbose"
 
 
 def test_a_class_says_itself_what_differs_from_its_base() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from sfumato.shared.errors import (
@@ -180,3 +183,33 @@ def test_parameters_that_cannot_hold_are_refused_by_name_before_anything_is_spen
 
 def test_parameters_that_cannot_hold_are_refused_without_epsilon() -> None:
     assert list_faults(make_exact, SKETCHED) == []
+
+
+TEXTS: list[Any] = [
+    np.array([["a", "b"]] * 40),
+    pd.DataFrame({"x0": ["a"] * 40, "x1": [1.0] * 40}),
+    pd.DataFrame({"x0": pd.date_range("2020-01-01", periods=40), "x1": [1.0] * 40}),
+]
+
+
+@each_of(KINDS)
+def test_text_is_a_type_error_and_an_empty_table_a_value_error(name: str) -> None:
+    for table in TEXTS:
+        with pytest.raises(TypeError, match=r"X: .* numbers"):
+            kinds.make(name).fit(table)
+    with pytest.raises(ValueError, match="X: has no record"):
+        kinds.make(name).fit(np.empty((0, 2)))
+
+
+def test_an_infinite_value_is_refused_without_epsilon_and_counts_as_missing_with_it() -> None:
+    records = kinds.make_records(500)
+    records[7, 1] = math.inf
+    with pytest.raises(ValueError, match="infinite value in column 'x1', row 7"):
+        make_exact().fit(records)
+    found = kinds.make("compressive").fit(records)
+    assert found.predict(records)[7] == -1
+
+
+def test_times_are_to_be_written_as_numbers() -> None:
+    with pytest.raises(TableError, match="Write it as numbers before, such as the hour"):
+        make_exact().fit(TEXTS[2])
