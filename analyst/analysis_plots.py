@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
+from sfumato.analyst.pictures import Picture
 from sfumato.analyst.plots import COLOURS
 from sfumato.shared.wire.objects.analyses import (
     ChangeBody,
@@ -45,7 +46,7 @@ def plot_comparison(body: ComparisonBody, *, title: str | None = None) -> Figure
     """
     changes = sorted(body.changes, key=lambda each: (not each.is_named, -abs(each.z)))
     shown = sorted(changes[:_MOST_CHANGES], key=lambda each: each.cluster)
-    figure = Figure(figsize=(7.5, 1.4 + 0.27 * len(shown)), layout="constrained", facecolor="white")
+    figure = Picture(figsize=(7.5, 1.4 + 0.27 * len(shown)))
     panel = figure.subplots()
     panel.axvline(0.0, color="#BBBBBB", linewidth=0.8)
     for i, change in enumerate(shown):
@@ -74,7 +75,7 @@ def plot_timeline(body: TimelineBody, *, title: str | None = None) -> Figure:
     """
     dimensions = body.dimensions[:_MOST_DIMENSIONS]
     rows = 2 + len(dimensions)
-    figure = Figure(figsize=(9.0, 1.2 + 1.7 * rows), layout="constrained", facecolor="white")
+    figure = Picture(figsize=(9.0, 1.2 + 1.7 * rows))
     panels = figure.subplots(
         rows,
         1,
@@ -113,7 +114,7 @@ def plot_groups(body: GroupsBody, *, title: str | None = None) -> Figure:
         Above the figure; by default the answer in words.
     """
     names = [_cut(value) for value in body.values]
-    figure = Figure(figsize=(10.5, 4.8), layout="constrained", facecolor="white")
+    figure = Picture(figsize=(10.5, 4.8))
     chart, matrix = figure.subplots(1, 2)
     for i, place in enumerate(body.map):
         chart.plot(place.x, place.y, "o", color=_colour_of(i), markersize=9)
@@ -152,7 +153,7 @@ def plot_devices(body: DevicesBody, *, title: str | None = None) -> Figure:
         Above the figure; by default the answer in words.
     """
     shown = [each for each in body.devices if each.size is not None][:_MOST_DEVICES]
-    figure = Figure(figsize=(7.5, 1.6 + 0.3 * len(shown)), layout="constrained", facecolor="white")
+    figure = Picture(figsize=(7.5, 1.6 + 0.3 * len(shown)))
     panel = figure.subplots()
     for i, device in enumerate(shown):
         is_lit = any(vars(device.lamps).values())

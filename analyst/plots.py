@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from sfumato.analyst.pictures import Picture
 from sfumato.learning.answers.moments import describe_components
 from sfumato.learning.answers.words import describe_clusters
 from sfumato.learning.estimate.moments import PrincipalComponents
@@ -88,7 +89,7 @@ def plot_centroids(
     baseline
         Shape ``(k', d)``: centroids of k-means on the raw records, drawn as crosses.
     """
-    figure = Figure(figsize=(4.6 * len(pairs) + 4.4, 4.8), layout="constrained", facecolor="white")
+    figure = Picture(figsize=(4.6 * len(pairs) + 4.4, 4.8))
     axes = figure.subplots(
         1, len(pairs) + 1, gridspec_kw={"width_ratios": [1.0] * len(pairs) + [0.95]}
     )
@@ -125,9 +126,7 @@ def plot_components(
         How many directions to draw, at most d.
     """
     d, n = len(names), min(n_directions, len(names))
-    figure = Figure(
-        figsize=(3.6 + 2.9 * n, 1.9 + 0.32 * max(d, 6)), layout="constrained", facecolor="white"
-    )
+    figure = Picture(figsize=(3.6 + 2.9 * n, 1.9 + 0.32 * max(d, 6)))
     axes = figure.subplots(1, n + 1, gridspec_kw={"width_ratios": [1.15] + [1.0] * n})
     _draw_components(list(axes), describe_components(answer), names, units)
     _write_title(figure, title)
@@ -149,11 +148,7 @@ def plot_moments(answer: MomentsAnswerBody, *, title: str, n_directions: int = 3
     names = [axis.name for axis in answer.axes]
     d, n = len(names), min(n_directions, len(names))
     side = 1.6 + 0.5 * max(d, 4)
-    figure = Figure(
-        figsize=(side + 3.6 + 2.9 * n, max(side, 1.9 + 0.32 * max(d, 6))),
-        layout="constrained",
-        facecolor="white",
-    )
+    figure = Picture(figsize=(side + 3.6 + 2.9 * n, max(side, 1.9 + 0.32 * max(d, 6))))
     ratios = [side / 2.9, 1.15] + [1.0] * n
     axes = figure.subplots(1, n + 2, gridspec_kw={"width_ratios": ratios})
     _draw_correlations(axes[0], answer, names)

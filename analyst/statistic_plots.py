@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from sfumato.analyst.pictures import Picture
 from sfumato.analyst.plots import COLOURS
 from sfumato.learning.calibration.drift import BlockDrift, ColumnDrift
 from sfumato.learning.calibration.words import describe_block
@@ -209,9 +210,7 @@ def plot_drift(
 def _open(n_panels: int, title: str) -> tuple[Figure, list[Axes]]:
     n_columns = max(1, min(_PER_ROW, n_panels))
     n_rows = max(1, math.ceil(n_panels / n_columns))
-    figure = Figure(
-        figsize=(4.3 * n_columns, 3.2 * n_rows + 0.5), layout="constrained", facecolor="white"
-    )
+    figure = Picture(figsize=(4.3 * n_columns, 3.2 * n_rows + 0.5))
     axes: list[Axes] = figure.subplots(n_rows, n_columns, squeeze=False).ravel().tolist()
     for unused in axes[n_panels:]:
         unused.set_visible(False)

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.typing import LineStyleType
 
+from sfumato.analyst.pictures import Picture
 from sfumato.analyst.plots import COLOURS
 from sfumato.learning.planning.candidates import Candidate, choose_candidate, predict_candidate
 from sfumato.learning.planning.outline import (
@@ -50,7 +51,7 @@ def plot_advice(advice: Advice) -> Figure:
     advice
         Advice for the study.
     """
-    figure = Figure(figsize=(11.0, 4.8), layout="constrained", facecolor="white")
+    figure = Picture(figsize=(11.0, 4.8))
     left, right = figure.subplots(1, 2, sharey=True)
     outline, best = advice.outline, advice.recommended
     # Candidates with a delta are among the advice only if the budget has one.

@@ -25,6 +25,7 @@ def test_a_picture_of_centroids_is_written(tmp_path: Path) -> None:
     figure = plot_centroids(make_result(12), pairs=((0, 1), (1, 2)), title="t")
     save_figure(figure, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert figure._repr_png_().startswith(b"\x89PNG"), "a notebook shows it"  # type: ignore[attr-defined]
     assert [panel.get_xlabel() for panel in figure.axes[:2]] == ["a (m)", "b (s)"]
     assert figure.axes[1].get_ylabel() == "c", "a number without a unit has none"
 
