@@ -25,6 +25,7 @@ from sfumato.analyst.estimators.pilots import leave_rest, list_numbers, plan_pil
 from sfumato.analyst.estimators.planning import Choices, make_plan, predict_quality, require_hope
 from sfumato.analyst.estimators.release import PILOT, SKETCH, ReleasingEstimator, list_following
 from sfumato.analyst.estimators.summary import describe_estimator
+from sfumato.analyst.estimators.weights import read_weights
 from sfumato.analyst.questions import Box, make_questions
 from sfumato.analyst.results.analyses import Comparison
 from sfumato.analyst.sketching.comparison import (
@@ -92,18 +93,58 @@ class CompressiveEstimator(ReleasingEstimator):
         if self._is_private:
             super()._require_first()
 
-    def _fit(self, X: Any) -> None:  # noqa: N803
-        """Sketch records in one pass, and decode; with epsilon, release the sketch once before."""
+    def fit(self, X: Any, y: object = None, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Sketch records in one pass, and decode; with epsilon, release the sketch once before.
+
+        Parameters
+        ----------
+        X
+            Shape ``(n, d)``, data units. A record with a missing value moves no result.
+        y
+            Ignored.
+        sample_weight
+            Without epsilon: shape ``(n,)``; a record counts as often as its weight says.
+
+        Raises
+        ------
+        PrivacyError
+            Weights with epsilon: one record could move the sum by more than the noise hides. Or as
+            in the other classes.
+        ConfigError, TableError, PlanError, BudgetExceededError
+            A parameter, or the shape or type of ``X``, is refused, or too many of its values cannot
+            be read, or the ledger does not allow it; nothing was spent.
+        DecodingError
+            The sum shows no clusters; a release stays in ``release_``.
+
+        Guarantees
+        ----------
+        As :meth:`PrivateEstimator.fit`, with epsilon. Without it nothing is private.
+        """
+        del y
+        if self._is_private and sample_weight is not None:
+            raise PrivacyError(
+                "must be None with epsilon: a weight multiplies what one record adds, and noise "
+                "hides a record that adds once",
+                field="sample_weight",
+                fix="leave it out, or fit without epsilon",
+            )
+        with holding(self):
+            self._require_first()
+            self._fit(X, sample_weight)
+        return self
+
+    def _fit(self, X: Any, sample_weight: Any = None) -> None:  # noqa: N803
         rows, names = self._read_table(X, is_begun=False)
         self._require_records(rows)
-        choices = self._choose(rows, list_names(names, rows.shape[1]), margin=0.0)
+        weights = None if sample_weight is None else read_weights(sample_weight, len(rows))
+        choices = self._choose(rows, list_names(names, rows.shape[1]), margin=0.0, weights=weights)
         self._require_room(len(rows), choices.most_records)
         if not self._is_private:
             self._begin(Held(plan=make_plan(choices), is_exact=True), names)
-            self._held.add(self._sum(rows, self._held.plan))
+            self._held.add(self._sum(rows, self._held.plan, weights))
             self._own_steps = find_own_steps(self._held.plan.dimensions, rows)
             self._finish()
-            self._describe_records(rows)
+            self._describe_records(rows, weights)
             return
         require_hope(self._leave_sketch(choices), self._COUNT)
         self._require_readable(rows, list_names(names, rows.shape[1]), X)

@@ -213,25 +213,35 @@ class CompressiveKMeans(
         self.spreads_ = solution.spreads
         self.mixture_ = solution.mixture
 
-    def _describe_records(self, rows: NDArray[np.floating]) -> None:
-        if self.compute_labels:
-            # In the precision of score: single precision loses what lies far from zero.
-            points = self._place(rows).astype(np.float64, copy=False)
-            self._settle(points)
-            self.labels_, self.inertia_ = self._assign(points)
+    def _describe_records(self, rows: NDArray[np.floating], weights: Floats | None) -> None:
+        if not self.compute_labels:
+            return
+        # In the precision of score: single precision loses what lies far from zero.
+        points = self._place(rows).astype(np.float64, copy=False)
+        self._settle(points, weights)
+        self.labels_, self.inertia_ = self._assign(points)
+        if weights is not None:
+            is_whole = self.labels_ != _MISSING
+            nearest = self.solution_.centroids[self.labels_[is_whole]]
+            squares = np.sum(((points[is_whole] - nearest) / self.metric_) ** 2, axis=1)
+            self.inertia_ = float(weights[is_whole] @ squares)
 
-    def _settle(self, points: Floats) -> None:
+    def _settle(self, points: Floats, weights: Floats | None) -> None:
         """Move the centroids to the optimum of k-means near them.
 
         The density that explains the sketch has an optimum of its own, beside the records'; without
         epsilon the records are there to tell.
         """
         metric, k = self.metric_, len(self.solution_.centroids)
-        scaled = points[np.isfinite(points).all(axis=1)] / metric
-        if len(scaled) < k:
+        is_whole = np.isfinite(points).all(axis=1)
+        scaled = points[is_whole] / metric
+        counts = None if weights is None else weights[is_whole]
+        if len(scaled) < k or (counts is not None and np.count_nonzero(counts) < k):
             return
-        found = KMeans(k, init=self.solution_.centroids / metric, n_init=1).fit(scaled)
-        shares = np.bincount(found.labels_, minlength=k) / len(scaled)
+        found = KMeans(k, init=self.solution_.centroids / metric, n_init=1)
+        found.fit(scaled, sample_weight=counts)
+        sizes = np.bincount(found.labels_, weights=counts, minlength=k).astype(np.float64)
+        shares = sizes / np.sum(sizes)
         centroids = found.cluster_centers_ * metric
         self.cluster_centers_ = self.plan_.space.encoder.decode(centroids)
         self.weights_ = shares

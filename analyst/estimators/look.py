@@ -236,10 +236,15 @@ class LookedEstimator(CompressiveEstimator):
         self.result_ = replace(self.result_, body=body)
 
     def _choose(
-        self, rows: NDArray[np.floating], names: Sequence[str], *, margin: float
+        self,
+        rows: NDArray[np.floating],
+        names: Sequence[str],
+        *,
+        margin: float,
+        weights: Floats | None = None,
     ) -> Choices:
         """Leave epsilon for a look, where one is wanted."""
-        choices = super()._choose(rows, names, margin=margin)
+        choices = super()._choose(rows, names, margin=margin, weights=weights)
         is_auto = self.look_share == "auto"
         share = LOOK_SHARE if is_auto else read_number(self.look_share, "look_share")
         if choices.epsilon is None or share == 0:

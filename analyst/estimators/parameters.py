@@ -43,6 +43,7 @@ from sfumato.analyst.estimators.planning import (
     MOST_CLUSTERS,
     MOST_RECORDS,
     Choices,
+    choose_subset,
     count_axes,
     find_bounds,
     find_scales,
@@ -129,7 +130,12 @@ class SketchingEstimator(PrivateEstimator):
         return vars(self).get("epsilon") is not None
 
     def _choose(
-        self, rows: NDArray[np.floating], names: Sequence[str], *, margin: float
+        self,
+        rows: NDArray[np.floating],
+        names: Sequence[str],
+        *,
+        margin: float,
+        weights: Floats | None = None,
     ) -> Choices:
         k = self._read_count()
         read_threads(self.n_jobs)
@@ -148,7 +154,8 @@ class SketchingEstimator(PrivateEstimator):
         dimensions = self._list_dimensions(rows, names, margin)
         is_auto = not self._is_private and self._has_scale_by_word
         if is_auto:
-            dimensions = find_scales(rows, dimensions, k, rng, is_pooled=self._is_pooled)
+            chosen = choose_subset(rows, rng, weights)
+            dimensions = find_scales(chosen, dimensions, k, rng, is_pooled=self._is_pooled)
         return Choices(
             dimensions=dimensions,
             n_clusters=k,

@@ -328,6 +328,18 @@ def _measure_ranges(records: NDArray[np.floating]) -> tuple[NDArray[np.float64],
     return np.min(lows, axis=0).astype(np.float64), np.max(highs, axis=0).astype(np.float64)
 
 
+def choose_subset(
+    records: NDArray[np.floating], rng: np.random.Generator, weights: NDArray[np.float64] | None
+) -> NDArray[np.floating]:
+    """Return at most 10,000 records, in their order; with weights, drawn in proportion to them."""
+    n = len(records)
+    if weights is not None:
+        return records[np.sort(rng.choice(n, min(n, _SUBSET), p=weights / weights.sum()))]
+    if n <= _SUBSET:
+        return records
+    return records[np.sort(rng.choice(n, _SUBSET, replace=False))]
+
+
 def find_scales(
     records: NDArray[np.floating],
     dimensions: Sequence[Dimension],
@@ -336,24 +348,21 @@ def find_scales(
     *,
     is_pooled: bool,
 ) -> tuple[Dimension, ...]:
-    """Return columns with the spread inside one cluster of a subset, without epsilon.
+    """Return columns with the spread inside one cluster of some records, without epsilon.
 
-    The subset is clustered in units of the columns' spreads; then each column has its own.
+    They are clustered in units of the columns' spreads; then each column has its own.
 
     Parameters
     ----------
     records
-        Shape ``(n, d)``, data units.
+        Shape ``(n, d)``, data units: as :func:`choose_subset` chooses them.
     dimensions
         Their columns, without scales.
     is_pooled
-        Whether the subset is clustered in data units, and one scale serves all columns.
+        Whether they are clustered in data units, and one scale serves all columns.
     """
     space = RecordSpace(dimensions=tuple(dimensions))
-    chosen = records
-    if len(records) > _SUBSET:
-        chosen = records[np.sort(rng.choice(len(records), _SUBSET, replace=False))]
-    points = space.place(chosen.astype(np.float64))
+    points = space.place(records.astype(np.float64))
     points = points[np.isfinite(points).all(axis=1)]
     of_number = np.array([not dimensions[axis.dimension].is_categorical for axis in space.axes])
     widths = np.array([axis.upper - axis.lower for axis in space.axes])

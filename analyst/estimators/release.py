@@ -33,6 +33,7 @@ from sfumato.analyst.estimators.pilots import (
     read_pilot,
 )
 from sfumato.analyst.estimators.planning import Choices, make_plan
+from sfumato.analyst.estimators.weights import sum_weighted
 from sfumato.analyst.results import UNUSABLE, DecodeResult
 from sfumato.analyst.results.promises import describe_exact, describe_spending
 from sfumato.analyst.sketching.release import draw_sums
@@ -379,7 +380,7 @@ class ReleasingEstimator(SketchingEstimator):
         """Set the attributes that follow from a solution."""
         raise NotImplementedError
 
-    def _describe_records(self, rows: NDArray[np.floating]) -> None:
+    def _describe_records(self, rows: NDArray[np.floating], weights: Floats | None) -> None:
         """Set what describes the records themselves: without epsilon only."""
 
     def _place(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -391,7 +392,11 @@ class ReleasingEstimator(SketchingEstimator):
         """Read records, and place them on the axes: NaN where they miss a value."""
         return self._place(self._read_columns(X)).astype(np.float64, copy=False)
 
-    def _sum(self, rows: NDArray[np.floating], plan: SketchPlan) -> SketchAccumulator:
+    def _sum(
+        self, rows: NDArray[np.floating], plan: SketchPlan, weights: Floats | None = None
+    ) -> SketchAccumulator:
+        if weights is not None:
+            return sum_weighted(rows, weights, lambda part: self._sum(part, plan))
         batches = (rows[first : first + _BATCH] for first in range(0, len(rows), _BATCH))
         show = self._follow_step(f"summing {len(rows):,} records")
         return sketch_batches(
