@@ -28,6 +28,7 @@ from sfumato.aggregator.resources.jobs.service.jobs import JobService
 from sfumato.aggregator.resources.jobs.service.publications import PublishingService
 from sfumato.aggregator.resources.jobs.service.watch import JobWatch
 from sfumato.aggregator.resources.keys.service.audit import AuditService
+from sfumato.aggregator.resources.keys.service.idempotency import IdempotencyService
 from sfumato.aggregator.resources.keys.service.keys import KeyService
 from sfumato.aggregator.resources.parts import Parts
 from sfumato.aggregator.resources.sketches.service.merger import Merger
@@ -60,6 +61,7 @@ class Services:
         self.decodes = DecodeService(parts, self.snapshots)
         self.publishing = PublishingService(parts)
         self.keys = KeyService(parts)
+        self.idempotency = IdempotencyService(parts)
         self.analyses = AnalysisService(parts, self.snapshots)
         self.advising = AdviceService(parts)
         self.accepting = AcceptService(parts)

@@ -32,6 +32,7 @@
     │   ├── DuplicateUploadError     other bytes are stored under this identity
     │   ├── StudyClosedError         the study no longer accepts this request
     │   ├── StudyWithdrawnError      the study was deleted; its identity is not used again
+    │   ├── InProgressError          the same request is being answered
     │   ├── DiskError                a disk is full, or cannot be written now
     │   ├── BatchError               a batch of masked sums cannot be answered for
     │   │   ├── BatchDiffersError    the two servers hold different reports of the batch
@@ -206,6 +207,10 @@ class StudyClosedError(StoreError):
 
 class StudyWithdrawnError(StoreError):
     """The study was deleted, and its identity is not used again."""
+
+
+class InProgressError(StoreError):
+    """The same request, by its ``Idempotency-Key``, is being answered; nothing was done twice."""
 
 
 class DiskError(StoreError):

@@ -17,10 +17,12 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from sfumato.aggregator.api.dependencies import BEGINNING, HEX_16
+from sfumato.aggregator.api.idempotency import VISIBLE
 from sfumato.aggregator.logs import describe_cause
 from sfumato.shared.core.text import PLAIN_TEXT, PLAIN_TEXT_FIX, PLAIN_TEXT_RULE
 from sfumato.shared.errors import (
     ConfigError,
+    InProgressError,
     MediaTypeError,
     MethodError,
     NotFoundError,
@@ -60,7 +62,7 @@ def problem_response(
         sent["WWW-Authenticate"] = f'{scheme} realm="sfumato"'
     if isinstance(error, MediaTypeError):
         sent["Accept-Encoding"] = "identity"
-    if isinstance(error, OverloadedError | TooEarlyError):
+    if isinstance(error, OverloadedError | TooEarlyError | InProgressError):
         sent["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
     elif isinstance(error, TransportError):
         sent["Retry-After"] = str(RETRY_AFTER_S)
@@ -144,6 +146,10 @@ def _to_config_error(found: Any, request: Request) -> ConfigError:
             "must be an id, 64 lower-case hexadecimal digits, or its first 6 or more",
             field=field,
             fix=_WHERE_IDS_ARE.get(where[-1], "copy it from a list"),
+        )
+    if pattern == VISIBLE:
+        return ConfigError(
+            "must be 1 to 255 visible characters of ASCII", field=field, fix="send a new UUID"
         )
     if pattern in _DIGITS:
         return ConfigError(

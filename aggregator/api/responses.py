@@ -15,6 +15,12 @@ Responses = dict[int | str, dict[str, Any]]
 IMMUTABLE = "private, max-age=0, must-revalidate"
 """A copy may be kept and must be revalidated: a study with all that it held may be withdrawn."""
 ANY_CALL = ("too-many-requests", "internal", "unavailable")
+RETRY_AFTER = {
+    "Retry-After": {
+        "description": "seconds after which to send the request again",
+        "schema": {"type": "integer"},
+    }
+}
 LINKS = {
     "study": "get_study change_study get_plan create_token list_tokens list_devices list_refusals "
     "get_privacy get_utility list_sketches create_snapshot create_decode list_decodes "
@@ -64,12 +70,7 @@ def describe_problems(*slugs: str) -> Responses:
         )
         response["content"][PROBLEM_MEDIA_TYPE]["examples"][problem.slug] = _example(problem)
         if problem.status in (429, 503) or problem.action is DeviceAction.HOLD:
-            response["headers"] = {
-                "Retry-After": {
-                    "description": "seconds after which to send the request again",
-                    "schema": {"type": "integer"},
-                }
-            }
+            response["headers"] = RETRY_AFTER
     return responses
 
 

@@ -11,8 +11,10 @@ from typing import Any, ParamSpec, TypeVar, overload
 from fastapi import APIRouter, Depends, Response
 
 from sfumato.aggregator.api.dependencies import REQUIRED
+from sfumato.aggregator.api.idempotency import IdempotentRoute, claim_key
 from sfumato.aggregator.api.responses import (
     CONDITIONAL,
+    RETRY_AFTER,
     Responses,
     describe_links,
     describe_problems,
@@ -63,7 +65,10 @@ def serves(router: APIRouter, call: Call[Any, Any], **options: Any) -> Any:
             dependencies=[
                 *([Depends(required)] if required else ()),
                 *(CONDITIONAL if call.is_conditional else ()),
+                # After the caller's key was accepted.
+                *((Depends(claim_key),) if call.makes else ()),
             ],
+            route_class_override=IdempotentRoute if call.makes else None,
             responses=_describe(call) | options.pop("responses", {}),
             **options,
         )
@@ -76,6 +81,8 @@ def _describe(call: Call[Any, Any]) -> Responses:
     responses = describe_problems(*call.list_problems())
     if call.is_conditional:
         responses[304] = {"description": "not modified since the ETag"}
+    if call.makes:
+        responses[409]["headers"] = RETRY_AFTER
     item = "/items/0" if isinstance(call, Pages) else ""
     links = describe_links(*call.leads_to.split(), item=item) if call.leads_to else {}
     if links:

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -17,6 +26,19 @@ from sfumato.aggregator.base.engine import (
 )
 from sfumato.aggregator.base.transaction import Transaction
 from sfumato.shared.errors import ConfigError
+
+
+@dataclass(eq=False)
+class _Unit:
+    """A block of one task, whose transactions are one from its first write on."""
+
+    store: Store
+    task: asyncio.Task[Any] | None
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    transaction: Transaction | None = None
+
+
+_UNIT: ContextVar[_Unit | None] = ContextVar("sfumato_unit", default=None)
 
 
 class Store:
@@ -46,8 +68,7 @@ class Store:
         """True if writers wait for each other: SQLite locks the file, Postgres rows."""
         return self._turn is not None
 
-    @asynccontextmanager
-    async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
+    def begin(self, *, write: bool = False) -> AbstractAsyncContextManager[Transaction]:
         """Open a transaction: it commits at the end of the block, and not at all on an error.
 
         What it erases is gone from SQLite's log too, as soon as nobody reads what was before.
@@ -57,6 +78,47 @@ class Store:
         TransportError
             The database does not answer.
         """
+        unit = _UNIT.get()
+        if unit is None or unit.store is not self or unit.task is not asyncio.current_task():
+            return self._begin(write=write)
+        return self._join(unit) if write or unit.transaction else self._begin(write=False)
+
+    @asynccontextmanager
+    async def unite(self) -> AsyncIterator[None]:
+        """Make one transaction of all in the block, from the first write on."""
+        unit = _Unit(self, asyncio.current_task())
+        token = _UNIT.set(unit)
+        try:
+            async with unit.stack:
+                yield
+        finally:
+            _UNIT.reset(token)
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Commit what the block writes at once, also inside :meth:`unite`.
+
+        For what may stay if the rest fails, and is followed by long work: a unit that has written
+        holds back all other writers of a SQLite file.
+        """
+        unit = _UNIT.get()
+        token = _UNIT.set(unit if unit is not None and unit.transaction else None)
+        try:
+            yield
+        finally:
+            _UNIT.reset(token)
+
+    @asynccontextmanager
+    async def _join(self, unit: _Unit) -> AsyncIterator[Transaction]:
+        if unit.transaction is None:
+            unit.transaction = await unit.stack.enter_async_context(self._begin(write=True))
+        # A block that fails is undone, even where its caller goes on.
+        with mapped_errors():
+            async with unit.transaction.connection.begin_nested():
+                yield unit.transaction
+
+    @asynccontextmanager
+    async def _begin(self, *, write: bool) -> AsyncIterator[Transaction]:
         turn = self._turn if write and self._turn is not None else nullcontext()
         with mapped_errors():
             async with turn, self.engine.connect() as opened:

@@ -81,6 +81,26 @@ class AuditRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class IdempotencyRecord:
+    """The answer to a request that came with an ``Idempotency-Key``.
+
+    Parameters
+    ----------
+    request_id
+        Follows from the caller's secret and the key, as does the key that seals the answer.
+    fingerprint
+        The SHA-256 of the request.
+    sealed
+        The answer, which may hold a new secret: only its caller can open it.
+    """
+
+    request_id: Annotated[bytes, KEY]
+    fingerprint: bytes
+    sealed: bytes
+    created: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class ResultKeyRecord:
     """A key that signs published results.
 

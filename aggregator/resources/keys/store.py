@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Index, UniqueConstraint, or_, update
+from sqlalchemy import Index, UniqueConstraint, delete, or_, update
 
 from sfumato.aggregator.base.tables import add_ddl, derive_table, run_ddl
 from sfumato.aggregator.base.transaction import Transaction
-from sfumato.aggregator.resources.keys.record import AuditRecord, KeyRecord, ResultKeyRecord
+from sfumato.aggregator.resources.keys.record import (
+    AuditRecord,
+    IdempotencyRecord,
+    KeyRecord,
+    ResultKeyRecord,
+)
 
 RESULT_KEYS = derive_table("result_keys", ResultKeyRecord, order=("number",))
 API_KEYS = derive_table(
@@ -15,6 +20,7 @@ API_KEYS = derive_table(
     UniqueConstraint("key_hash"),
     order=("created", "key_id"),
 )
+IDEMPOTENCY_KEYS = derive_table("idempotency_keys", IdempotencyRecord, Index(None, "created"))
 AUDIT_ENTRIES = derive_table(
     "audit_entries", AuditRecord, Index(None, "time", "entry_id"), order=("time", "entry_id")
 )
@@ -45,4 +51,11 @@ async def touch_key(transaction: Transaction, key_id: str, *, now: float) -> Non
     is_later = or_(API_KEYS.c.last_used.is_(None), API_KEYS.c.last_used < now)
     await transaction.run(
         update(API_KEYS).where(API_KEYS.c.key_id == key_id, is_later).values(last_used=now)
+    )
+
+
+async def drop_idempotency_keys(transaction: Transaction, *, before: float) -> int:
+    """Drop idempotency keys with their answers; return their number."""
+    return await transaction.run(
+        delete(IDEMPOTENCY_KEYS).where(IDEMPOTENCY_KEYS.c.created < before)
     )

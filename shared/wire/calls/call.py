@@ -21,6 +21,7 @@ JSON = "application/json"
 _WITH_KEY = {"access-denied", "forbidden"}
 _BY_DEVICE = {"request-signature-invalid", "study-withdrawn"}
 _WITH_PATH = {"not-found", "request-invalid"}
+_WITH_IDEMPOTENCY_KEY = {"request-invalid", "store-conflict"}
 _WITH_BODY = {"request-invalid", "request-timeout", "too-large", "media-type-unsupported"}
 _OUTSIDE_STUDIES = {"token", "key", "slug"}
 
@@ -108,6 +109,18 @@ class Call(Generic[P, T]):
         """Whether the request has a body."""
         return self.request is not Nothing or self.sends != JSON
 
+    @property
+    def makes(self) -> bool:
+        """Whether it makes something each time, so that an ``Idempotency-Key`` may come with it.
+
+        Devices need none: what they make is named by their keys and sequence numbers.
+        """
+        return (
+            self.method == "POST"
+            and self.status in (201, 202)
+            and self.scope not in ("public", "device")
+        )
+
     def list_problems(self) -> set[str]:
         """Return the problems of this call; those of every call are left out."""
         found = set(self.problems.split())
@@ -119,6 +132,8 @@ class Call(Generic[P, T]):
             found |= _WITH_PATH
             if self.references[0] not in _OUTSIDE_STUDIES:
                 found.add("study-withdrawn")
+        if self.makes:
+            found |= _WITH_IDEMPOTENCY_KEY
         if isinstance(self, Pages) and not self.is_whole:
             found.add("request-invalid")
         return found | _WITH_BODY if self.has_body else found

@@ -34,6 +34,7 @@ class Campaigns:
         "POST /v1/studies/{study}/campaign/next",
         NextPhaseRequest,
         CampaignBody,
+        status=202,
         problems="decoding-invalid plan-invalid plan-mismatch privacy-invalid store-conflict "
         "wrong-statistic",
     )

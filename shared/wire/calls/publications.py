@@ -48,5 +48,6 @@ class Publications:
         "POST /v1/identity/rotate",
         RotationOrder,
         IdentityBody,
+        status=201,
         problems="precondition-failed",
     )

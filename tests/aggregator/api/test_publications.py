@@ -136,7 +136,7 @@ async def test_a_key_that_is_replaced_names_its_successor_unless_it_was_stolen(
     assert len((await http.get("/v1/identity")).json()["keys"]) == 1
     for endorse in (True, False):
         answer = await http.post("/v1/identity/rotate", json={"endorse": endorse}, headers=headers)
-        assert answer.status_code == 200
+        assert answer.status_code == 201
     first, second, third = (await http.get("/v1/identity")).json()["keys"]
     verify_endorsement(
         bytes.fromhex(first["public_key"]),

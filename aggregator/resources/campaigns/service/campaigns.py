@@ -283,14 +283,15 @@ class CampaignService(Service):
             )
         if record.ended is None:
             await self._require_over(record, terms, is_asked=is_asked or record.is_asked)
-            if is_asked:
-                # The server goes on with it where an answer is to be computed first.
-                async with self._store.begin(write=True) as transaction:
-                    await transaction.change(PhaseRecord, record.study_id, is_asked=True)
             following = None
             try:
-                if study.next_study is None:
-                    following = await self._following.plan(records, study, anyway=anyway)
+                with self._store.apart():
+                    if is_asked:
+                        # The server goes on with it where an answer is to be computed first.
+                        async with self._store.begin(write=True) as transaction:
+                            await transaction.change(PhaseRecord, record.study_id, is_asked=True)
+                    if study.next_study is None:
+                        following = await self._following.plan(records, study, anyway=anyway)
             except WaitError:
                 if not is_asked:
                     raise

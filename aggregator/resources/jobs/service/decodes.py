@@ -209,9 +209,10 @@ class DecodeService(RequestService[DecodeRecord]):
         weighting: str | None,
     ) -> SnapshotRecord:
         if snapshot_id is None:
-            snapshot, _ = await self._snapshots.create(
-                study_id, selection or Selection(), weighting=weighting or DEFAULT_WEIGHTING
-            )
+            with self._store.apart():
+                snapshot, _ = await self._snapshots.create(
+                    study_id, selection or Selection(), weighting=weighting or DEFAULT_WEIGHTING
+                )
             return snapshot
         if selection is not None:
             raise ConfigError(

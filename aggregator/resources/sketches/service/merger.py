@@ -24,6 +24,8 @@ from sfumato.aggregator.resources.batches.store.exclusion import (
     list_leaving,
     prepare_removal,
 )
+from sfumato.aggregator.resources.keys.service.idempotency import KEPT_S
+from sfumato.aggregator.resources.keys.store import drop_idempotency_keys
 from sfumato.aggregator.resources.parts import Parts, Service
 from sfumato.aggregator.resources.plans import require_study
 from sfumato.aggregator.resources.sketches.store.merge import (
@@ -48,7 +50,7 @@ log = structlog.get_logger("aggregator.merging")
 
 
 class Merger(Service):
-    """Merges pending sketches, removes excluded ones, and drops what retention ends."""
+    """Merges pending sketches, removes excluded ones, and drops what was kept long enough."""
 
     def __init__(self, parts: Parts, readiness: Readiness, studies: StudyService) -> None:
         super().__init__(parts)
@@ -146,6 +148,8 @@ class Merger(Service):
             self._next_drop = now + _DROP_PERIOD_S
             await self.drop_payloads()
             await self._studies.purge()
+            async with self._store.begin(write=True) as transaction:
+                await drop_idempotency_keys(transaction, before=now - KEPT_S)
 
     async def check(self, study_id: bytes) -> Sequence[str]:
         """Recompute the sums of a study from its sketches; name the running sums that differ.

@@ -136,10 +136,11 @@ class SnapshotService(Service):
             _freeze(study, plan, *each, self._clock.now())
             for each in zip(selections, sums, batches, strict=True)
         ]
-        async with self._store.begin(write=True) as transaction:
-            for each in frozen:
-                if each.snapshot is not None:
-                    await transaction.add(each.snapshot)
+        with self._store.apart():
+            async with self._store.begin(write=True) as transaction:
+                for each in frozen:
+                    if each.snapshot is not None:
+                        await transaction.add(each.snapshot)
         return frozen
 
     async def get(self, snapshot_id: bytes) -> SnapshotRecord:
