@@ -30,6 +30,8 @@ AsyncStream = AsyncGenerator[T, None]
 """Items as they come, from a request that must be closed."""
 
 _COME_AGAIN = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
+_MAYBE = httpx.codes.CONFLICT
+"""Only with Retry-After: the same request is being answered."""
 _DEFAULT_PAUSE_S = 1.0
 _JITTER = 0.1
 
@@ -102,9 +104,10 @@ def read_pause(answer: httpx.Response) -> float | None:
 
     Jitter is added, because clients that were refused together would otherwise retry together.
     """
-    if answer.status_code not in _COME_AGAIN:
+    stated = answer.headers.get("Retry-After", "")
+    if answer.status_code not in _COME_AGAIN and not (answer.status_code == _MAYBE and stated):
         return None
-    pause = read_retry_after(answer.headers.get("Retry-After", ""), now=time.time())
+    pause = read_retry_after(stated, now=time.time())
     return (_DEFAULT_PAUSE_S if pause is None else pause) * (1.0 + _JITTER * random.random())
 
 

@@ -35,12 +35,13 @@ class AsyncCalls(Catalogue, Waits):
     async def _send(self, call: Call[Any, Any], *references: str, **more: Any) -> httpx.Response:
         """Make a call and return its answer as it is."""
         path = await self._locate(call, *references)
-        return await self._server.send(call.method, path, **more)
+        return await self._server.send(call.method, path, makes=call.makes, **more)
 
     async def _call(self, call: Call[Any, T], *references: str, **more: Any) -> T:
         """Make a call and return the declared body of its answer."""
         path = await self._locate(call, *references)
-        return ANSWERS.read(call.answer, await self._server.call(call.method, path, **more))
+        found = await self._server.call(call.method, path, makes=call.makes, **more)
+        return ANSWERS.read(call.answer, found)
 
     async def _list(
         self, call: Pages[T], *references: str, params: Mapping[str, str] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
@@ -27,6 +28,10 @@ from sfumato.shared.wire.objects.studies import Paged
 
 # The most that a server sends at a time: thousands of studies or devices take few requests.
 _PAGE = "1000"
+_KEY_BYTES = 16
+_PAUSE_S = 1.0
+_LOST = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+"""After one of these nobody knows whether the server has carried the request out."""
 
 
 class Exchange(Protocol):
@@ -182,8 +187,12 @@ class Connection:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
+        makes: bool = False,
     ) -> httpx.Response:
         """Send a request; retry while the server asks for it, until patience ends.
+
+        One that makes something has an idempotency key, so it is also sent again when the
+        connection is lost: it makes nothing twice.
 
         Raises
         ------
@@ -196,17 +205,25 @@ class Connection:
         """
         require_open(is_closed=self._http.is_closed)
         give_up = self._monotonic() + self._patience_s
+        was_lost = False
+        if makes:
+            headers = {**(headers or {}), "Idempotency-Key": secrets.token_urlsafe(_KEY_BYTES)}
         while True:
+            pause: float | None = _PAUSE_S
             try:
                 answer = await self._http.request(
                     method, path, json=body, params=params, headers=headers, content=content
                 )
             except httpx.RequestError as error:
-                raise unreachable(self.url, error) from error
-            pause = read_pause(answer)
-            if pause is None or self._monotonic() + pause > give_up:
-                require_success(answer)
-                return answer
+                # Before anything was sent, a server that is not there is an answer.
+                was_lost = was_lost or isinstance(error, _LOST)
+                if not (makes and was_lost) or self._monotonic() + _PAUSE_S > give_up:
+                    raise unreachable(self.url, error) from error
+            else:
+                pause = read_pause(answer)
+                if pause is None or self._monotonic() + pause > give_up:
+                    require_success(answer)
+                    return answer
             await self.sleep(pause)
 
     async def pages(

@@ -8,11 +8,18 @@ from sfumato.analyst.client import AsyncClient, Client
 from sfumato.analyst.client.connection import Connection
 from sfumato.analyst.client.methods import run
 from sfumato.shared.command import main
-from sfumato.shared.errors import ConfigError, OverloadedError, TransportError
+from sfumato.shared.errors import (
+    ConfigError,
+    InProgressError,
+    OverloadedError,
+    StoreError,
+    TransportError,
+)
 from sfumato.shared.http_client import PROXY_FIX
 from sfumato.shared.wire import problem_document
 
 BUSY = problem_document(OverloadedError("holds too many requests", field="server"))
+BEING_ANSWERED = problem_document(InProgressError("is that of a request that is being answered"))
 AWAY = problem_document(TransportError("the database does not answer"))
 
 
@@ -30,12 +37,14 @@ class Clock:
 
 
 def connect(
-    answer: Callable[[int], httpx.Response], patience_s: float = 60.0
+    answer: Callable[[int], httpx.Response],
+    patience_s: float = 60.0,
+    handle: Callable[[httpx.Request], httpx.Response] | None = None,
 ) -> tuple[Connection, Clock, list[str]]:
     """Connect to a server that answers the n-th request so; and what it was asked."""
     asked: list[str] = []
 
-    def handle(request: httpx.Request) -> httpx.Response:
+    def note(request: httpx.Request) -> httpx.Response:
         asked.append(f"{request.method} {request.url.path} {request.content.decode()}")
         return answer(len(asked))
 
@@ -46,7 +55,7 @@ def connect(
         patience_s=patience_s,
         sleep=clock.sleep,
         monotonic=clock.now,
-        transport=httpx.MockTransport(handle),
+        transport=httpx.MockTransport(handle or note),
     )
     return connection, clock, asked
 
@@ -122,4 +131,64 @@ def test_a_proxy_that_asks_for_a_password_is_not_taken_for_the_server() -> None:
     with pytest.raises(TransportError, match="not reached: the proxy that HTTP_PROXY names") as hit:
         run(connection.call("GET", "/v1/studies"))
     assert hit.value.fix == PROXY_FIX
+    run(connection.aclose())
+
+
+def test_a_request_with_an_idempotency_key_is_sent_again_when_its_answer_is_lost() -> None:
+    keys: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        keys.append(request.headers["Idempotency-Key"])
+        if len(keys) == 1:
+            raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
+        if len(keys) == 2:
+            raise httpx.ConnectError("it starts again")
+        if len(keys) == 3:
+            return httpx.Response(409, json=BEING_ANSWERED, headers={"Retry-After": "2"})
+        return httpx.Response(201, json={"n": len(keys)})
+
+    connection, clock, _ = connect(lambda _: httpx.Response(200), handle=handle)
+    assert run(connection.call("POST", "/v1/studies", {}, makes=True)) == {"n": 4}
+    assert len(set(keys)) == 1
+    assert 4.0 <= clock.seconds <= 4.2
+    assert run(connection.call("POST", "/v1/studies", {}, makes=True)) == {"n": 5}
+    assert len(set(keys)) == 2
+    run(connection.aclose())
+
+
+@pytest.mark.parametrize(
+    ("makes", "error"),
+    [
+        (False, httpx.ReadError("reset")),
+        (True, httpx.ConnectError("refused")),
+        (True, httpx.ReadTimeout("slow")),
+    ],
+)
+def test_another_request_is_not_sent_again(makes: bool, error: httpx.RequestError) -> None:
+    def answer(_n: int) -> httpx.Response:
+        raise error
+
+    connection, _, asked = connect(answer)
+    with pytest.raises(TransportError, match="does not answer"):
+        run(connection.call("POST", "/v1/studies", {}, makes=makes))
+    assert len(asked) == 1
+    run(connection.aclose())
+
+
+def test_a_server_that_always_breaks_off_is_given_up_after_patience() -> None:
+    def answer(_n: int) -> httpx.Response:
+        raise httpx.ReadError("reset")
+
+    connection, clock, _ = connect(answer, patience_s=5.0)
+    with pytest.raises(TransportError, match="does not answer"):
+        run(connection.call("POST", "/v1/studies", {}, makes=True))
+    assert clock.seconds <= 5.0
+    run(connection.aclose())
+
+
+def test_a_conflict_is_final_unless_the_server_says_when_to_ask_again() -> None:
+    connection, clock, asked = connect(lambda _: httpx.Response(409, json=BEING_ANSWERED))
+    with pytest.raises(StoreError):
+        run(connection.call("POST", "/v1/studies", {}, makes=True))
+    assert (len(asked), clock.seconds) == (1, 0.0)
     run(connection.aclose())
