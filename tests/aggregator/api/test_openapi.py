@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -30,6 +32,7 @@ from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
 from sfumato.shared.plan import plan_to_json
 from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, SKETCH_MEDIA_TYPE, problem_types
+from tests.aggregator.api.test_calls import list_declared
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Device, make_plan
 from tests.aggregator.processes import running
@@ -45,6 +48,7 @@ CHECKS = [
     unsupported_method,
 ]
 
+VECTORS = Path(__file__).parents[2] / "vectors"
 PATIENCE_S = 120.0
 """The usual ten seconds are too few for a server on a busy machine."""
 
@@ -128,6 +132,31 @@ def test_every_problem_response_is_described_with_an_example(service: tuple[str,
     assert described == {
         problem.slug: problem.uri for problem in problem_types() if problem.slug not in elsewhere
     }
+
+
+def test_calls_that_make_something_describe_their_idempotency_key(
+    service: tuple[str, str],
+) -> None:
+    document = httpx.get(f"{service[0]}/openapi.json").json()
+    found = set()
+    for calls in document["paths"].values():
+        for call in calls.values():
+            named = {each["name"]: each for each in call.get("parameters", [])}
+            if "Idempotency-Key" in named:
+                assert not named["Idempotency-Key"]["required"]
+                assert "Retry-After" in call["responses"]["409"]["headers"]
+                found.add(call["operationId"])
+    assert found == {call.name for call in list_declared() if call.makes}
+
+
+def test_the_upload_is_described_by_a_message_of_the_vectors(service: tuple[str, str]) -> None:
+    document = httpx.get(f"{service[0]}/openapi.json").json()
+    upload = document["paths"]["/v1/studies/{study}/sketches/{sketch}"]["put"]["requestBody"]
+    shown = upload["content"][SKETCH_MEDIA_TYPE]["examples"]["sketch"]["value"]
+    vectors = json.loads((VECTORS / "messages.json").read_text())["messages"]
+    assert shown == vectors[0]["message"]
+    for name in re.findall(r"`([\w/]+\.cddl)`", upload["description"]):
+        assert (VECTORS.parents[1] / name).is_file()
 
 
 @small_and_soak("n_examples", 1, 24)
