@@ -115,11 +115,8 @@ class Call(Generic[P, T]):
 
         Devices need none: what they make is named by their keys and sequence numbers.
         """
-        return (
-            self.method == "POST"
-            and self.status in (201, 202)
-            and self.scope not in ("public", "device")
-        )
+        is_new = self.method == "POST" and self.status in (201, 202)
+        return is_new and self.scope not in ("public", "device")
 
     def list_problems(self) -> set[str]:
         """Return the problems of this call; those of every call are left out."""
