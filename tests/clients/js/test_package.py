@@ -200,6 +200,30 @@ def test_a_users_program_is_checked_against_the_types_also_with_those_of_pages(
     assert "flusch" in said
 
 
+def test_npm_packs_from_any_folder_and_names_the_tools_that_it_lacks(
+    built: Path, packed: Path, tmp_path: Path
+) -> None:
+    assert NODE is not None
+    pack: list[str | Path] = [NODE, NPM, "pack", "--json", built]
+    path = os.pathsep.join([str(NODE.parent), os.environ["PATH"]])
+    (told,) = json.loads(run(pack, tmp_path, PATH=path))
+    assert (tmp_path / told["filename"]).read_bytes() == packed.read_bytes()
+    # Without the tools it installs them; without the network too it says what to do.
+    bare = tmp_path / "clients/js"
+    shutil.copytree(built, bare, ignore=shutil.ignore_patterns("node_modules", "dist", "*.tgz"))
+    offline = {"npm_config_offline": "true", "npm_config_cache": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [NODE, NPM, "pack", bare],
+        cwd=tmp_path,
+        env=os.environ | offline | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert f"Run `npm ci` in {bare}" in done.stderr
+
+
 def run_program(application: Path, *arguments: str) -> Any:
     """Run the user's program as JavaScript."""
     assert NODE is not None
