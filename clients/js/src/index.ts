@@ -13,4 +13,5 @@ export type { Store, Values } from "./device/store.ts";
 export { SketchError } from "./errors.ts";
 export type { ErrorKind } from "./errors.ts";
 export type { Plan, Record } from "./plan/plan.ts";
+export type { LabelsOf, PlanShape, RecordOf } from "./plan/shape.ts";
 export type { Published } from "./wire/published.ts";

@@ -368,6 +368,11 @@ def test_a_code_of_another_kind_and_labels_that_are_not_declared_are_refused(
         *("code", "code", "labels.site", "labels.site", "labels.size", "device", "device")
     ]
     assert all(answer["fix"] for answer in wrong)
+    assert [answer["error"] for answer in wrong[2:5]] == [
+        "labels.site: is missing. Use one of: north, south",
+        "labels.site: must be a declared value. Use one of: north, south",
+        "labels.size: must be a label that the plan declares. Use: site",
+    ]
     assert list(client.devices(study_id)) == []
     assert device.run(("enrol", code, {"site": "north"})) == [{"problems": []}]
 

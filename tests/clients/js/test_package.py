@@ -82,6 +82,48 @@ try {
   console.log(JSON.stringify({ kind: error.kind, message: error.message }));
 }
 """
+# What the compiler knows of a plan: each line with a mark is refused, and no other.
+TYPED = """
+import { Device, type LabelsOf } from "sfumato-device";
+
+const plan = {
+  dimensions: [
+    { name: "temperature", unit: "K", lower: 0, upper: 9, scale: 1 },
+    { name: "mode", unit: "", levels: ["eco", "heat"] },
+    { name: "open", unit: "", levels: ["true", "false"] },
+  ],
+  labels: [{ name: "region", values: ["north", "south"] }],
+} as const;
+const device = new Device<typeof plan>();
+const labels: LabelsOf<typeof plan> = { region: "south" };
+void device.enrol("code", { region: "north" });
+void device.enrol("code", labels);
+void device.enrol("code"); // refused
+void device.enrol("code", { region: "west" }); // refused
+void device.enrol("code", { region: "north", size: "small" }); // refused
+device.add({ temperature: 1, mode: "eco", open: true });
+device.add({ temperature: null, mode: null, open: "false" }, new Date());
+device.add([1, "heat", false]);
+device.add(new Float64Array(3));
+device.add({ temperature: 1, mode: "eco" }); // refused
+device.add({ temperature: 1, mode: "cool", open: null }); // refused
+device.add({ temperature: "1", mode: "eco", open: true }); // refused
+device.add([1, "heat"]); // refused
+
+const bare = { dimensions: [{ name: "steps" }] } as const;
+const counter = new Device<typeof bare>();
+void counter.enrol("code");
+void counter.enrol("code", { region: "north" }); // refused
+counter.add({ steps: 3 });
+
+const any = new Device();
+void any.enrol("code");
+void any.enrol("code", { region: "north" });
+any.add({ whatever: "text" });
+any.add([1, 2, 3]);
+const same: Device = device;
+void same.flush().then(({ sent }) => sent);
+"""
 SETTINGS = {
     "strict": True,
     "target": "es2022",
@@ -198,6 +240,18 @@ def test_a_users_program_is_checked_against_the_types_also_with_those_of_pages(
     (said,) = done.stdout.splitlines()
     assert said.startswith("wrong.ts")
     assert "flusch" in said
+
+
+def test_labels_and_records_are_checked_against_the_type_of_a_plan(application: Path) -> None:
+    assert NODE is not None
+    (application / "typed.ts").write_text(TYPED)
+    settings = {"compilerOptions": SETTINGS | {"noEmit": True}, "files": ["typed.ts"]}
+    (application / "typed.json").write_text(json.dumps(settings))
+    command = [str(NODE), str(TOOLS / "typescript/bin/tsc"), "-p", "typed.json"]
+    done = subprocess.run(command, cwd=application, capture_output=True, text=True, check=False)
+    refused = {int(line) for line in re.findall(r"typed\.ts\((\d+),", done.stdout)}
+    lines = enumerate(TYPED.splitlines(), 1)
+    assert refused == {n for n, line in lines if line.endswith("// refused")}, done.stdout
 
 
 def test_npm_packs_from_any_folder_and_names_the_tools_that_it_lacks(

@@ -2,6 +2,7 @@
 import { type Bytes, equalBytes, toHex } from "../bytes.ts";
 import { require, SketchError } from "../errors.ts";
 import { isList, Plan, type Record } from "../plan/plan.ts";
+import type { LabelsOf, PlanShape, RecordOf } from "../plan/shape.ts";
 import { showRational } from "../privacy/rational.ts";
 import { SystemSource } from "../privacy/source.ts";
 import type { EnrolSettings, StudyInfo } from "./enrolling.ts";
@@ -107,8 +108,11 @@ interface Loaded {
  *
  * Every record is in one release or in none; a release is on the disk, and counted, before any of it
  * is sent, and is never drawn again.
+ *
+ * @typeParam P The type of the study's plan where the program knows it: labels and records are
+ *   checked against it by the compiler. See `PlanShape`.
  */
-export class Device {
+export class Device<P extends PlanShape = PlanShape> {
   readonly #options: EnrolSettings & { fetch: Fetch; clock: () => number };
   #store: Store | undefined;
   #random: SystemSource | undefined;
@@ -169,9 +173,15 @@ export class Device {
   /**
    * Enrol in the study of a code. Repeating it is harmless, also where the answer was lost.
    *
-   * @param labels A value for each label that the plan declares.
+   * @param labels A value for each label that the plan declares, such as `{ region: "north" }`. The
+   *   server learns them as they are, and no later call changes them.
+   * @throws SketchError A label is missing, has a value that the plan does not list, or is not
+   *   declared: `field` is `labels.NAME`, and `fix` lists what is allowed. Nothing was stored.
    */
-  enrol(code: string, labels: { readonly [name: string]: string } = {}): Promise<EnrolReport> {
+  enrol(
+    code: string,
+    ...[labels]: {} extends LabelsOf<P> ? [labels?: LabelsOf<P>] : [labels: LabelsOf<P>]
+  ): Promise<EnrolReport> {
     return this.#exclusively("work", async () => {
       // Before anything is sent: a device without a generator can release nothing.
       this.#openRandom().drawBytes(1);
@@ -193,7 +203,7 @@ export class Device {
    * @throws SketchError A list has another length than the plan has dimensions.
    * @param time When the record was made; now by default. Milliseconds since 1970, as `Date` counts.
    */
-  add(record: Record, time: Date | number = this.#options.clock()): void {
+  add(record: RecordOf<P>, time: Date | number = this.#options.clock()): void {
     if (this.#added.length + this.#pending.length >= MOST_PENDING) {
       this.#nDropped++;
       return;

@@ -76,7 +76,7 @@ function requireStream(name: string): void {
 export async function enrol(
   settings: EnrolSettings,
   code: string,
-  labels: { readonly [name: string]: string },
+  labels: { readonly [name: string]: string } | undefined,
   before: DeviceState | undefined,
 ): Promise<[answer: DeviceAnswer | undefined, problems: string[]]> {
   const { store, platform, policy } = settings;
@@ -90,7 +90,7 @@ export async function enrol(
     return [undefined, []];
   }
   const { verified: plan } = await fetchStudy(settings, read);
-  const kept = requireLabels(plan, labels);
+  const kept = requireLabels(plan, labels ?? {});
   // The key of an enrolment that broke off may be known to the server already.
   const key =
     before && equalBytes(before.study, study) ? before.key : await platform.createKey(store.canHoldKeys);
@@ -196,8 +196,9 @@ function requireLabels(
     require(declared.has(name), "config", `labels.${name}`, "must be a label that the plan declares", fix);
   }
   for (const [name, values] of declared) {
-    const isValue = Object.hasOwn(labels, name) && values.includes(labels[name]!);
-    require(isValue, "config", `labels.${name}`, "must be a declared value", `use one of: ${values.join(", ")}`);
+    const value = Object.hasOwn(labels, name) ? labels[name] : undefined;
+    const rule = value === undefined ? "is missing" : "must be a declared value";
+    require(values.includes(value!), "config", `labels.${name}`, rule, `use one of: ${values.join(", ")}`);
   }
   return { ...labels };
 }
