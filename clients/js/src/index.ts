@@ -10,6 +10,7 @@ export type { Policy } from "./device/policy.ts";
 export type { Cluster, Result } from "./device/results.ts";
 export type { SecureSum } from "./device/sketching.ts";
 export type { Store, Values } from "./device/store.ts";
+export type { OpenWindowReport } from "./device/stream.ts";
 export { SketchError } from "./errors.ts";
 export type { ErrorKind } from "./errors.ts";
 export type { Plan, Record } from "./plan/plan.ts";

@@ -3,7 +3,8 @@
  * together. An application that allows this imports it.
  */
 import { type Bytes, toHex } from "./bytes.ts";
-import { findSubtle, generatePair, toBytes, type WebCrypto } from "./device/platform.ts";
+import { findSubtle, toBytes, type WebCrypto } from "./device/platform.ts";
+import { generatePair } from "./device/web_keys.ts";
 import type { SecureSum } from "./device/sketching.ts";
 import { SketchError } from "./errors.ts";
 import { requireEndorsed, type Verify } from "./plan/endorsing.ts";

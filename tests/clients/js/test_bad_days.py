@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,8 @@ def test_windows_that_end_before_the_first_contact_are_stored_and_released_after
     *_, saved = scene.device.run(*(("add", record) for record in records.tolist()), ("save",))
     assert saved is None
     (flushed,) = scene.device.run(("flush",))
-    assert flushed == make_report(released=3, sent=3)
+    waiting = {"records": 5, "least": 10}
+    assert flushed == make_report(released=3, sent=3, open=waiting)
     scene.check(records[:30])
     *_, flushed = scene.device.run(*[("add", [0.0, 0.0])] * 5, ("flush",))
     assert flushed == make_report(released=1, sent=1)
@@ -233,7 +235,9 @@ def test_a_clock_far_ahead_without_the_server_closes_no_window(scene: Scene) -> 
         flushed["problems"]
     )
     # The network is back, and the clock is set right: the records wait for their slot to end.
-    assert scene.device.run(("flush",)) == [make_report()]
+    end = datetime.fromtimestamp(scene.plan.window.origin + 3 * LENGTH, UTC)
+    waiting = {"records": 3, "least": 1, "closesAt": f"{end:%Y-%m-%dT%H:%M:%S.000Z}"}
+    assert scene.device.run(("flush",)) == [make_report(open=waiting)]
     ahead = LENGTH * 1000
     *_, flushed = scene.device.run(("add", [1.0, 2.0]), ("flush",), aheadMs=ahead, offline=True)
     assert (flushed["released"], flushed["waiting"]) == (1, 1)
@@ -249,7 +253,7 @@ def test_sketches_that_are_held_because_the_clock_was_ahead_are_reported_by_ever
     for _ in range(2):
         (flushed,) = scene.device.run(("flush",))
         assert (flushed["sent"], flushed["waiting"]) == (0, 1)
-        assert "1 sketch(es) wait for a time" in flushed["problems"][-1]
+        assert "1 sketch(es) wait: this device's clock" in flushed["problems"][-1]
 
 
 def test_records_that_cannot_be_read_are_counted_and_lists_of_another_length_are_refused(
@@ -346,6 +350,25 @@ def test_the_budget_is_the_owners_and_all_studies_of_a_source_share_it(
     assert flushed["released"] == 1
     *_, flushed = allowed.run(*add([[1.0, 2.0]] * 3, [t + LENGTH for t in times]), ("flush",))
     assert "limits.lifetime: is 2, and one more release would bring" in flushed["error"]
+
+
+def test_a_dimension_that_records_do_not_name_is_reported_here_and_changes_no_sum(
+    scene: Scene,
+) -> None:
+    origin = scene.plan.window.origin
+    given = [{"x": 1.0}, [1.0, 2.0], {"x": 3.0, "y": None}, {"y": 1.0, "x": 2.0}]
+    calls = add(given, [origin + i for i in range(4)])
+    *_, first, again = scene.device.run(*calls, ("flush",), ("flush",))
+    assert first["problems"] == [
+        "a record has no y: give one for each of: x, y; null if it is missing"
+    ]
+    assert (first["released"], first["unsketchable"], again["problems"]) == (1, 2, [])
+    scene.check(np.array([[1.0, np.nan], [1.0, 2.0], [3.0, np.nan], [2.0, 1.0]]))
+    assert scene.client.snapshot(scene.study_id).n_records == 4
+    # A value that is missing is no mistake of the program.
+    calls = add([{"x": None, "y": None}], [origin + 2 * LENGTH])
+    *_, flushed = scene.device.run(*calls, ("flush",))
+    assert flushed["problems"] == []
 
 
 def test_a_code_of_another_kind_and_labels_that_are_not_declared_are_refused(

@@ -122,7 +122,7 @@ void any.enrol("code", { region: "north" });
 any.add({ whatever: "text" });
 any.add([1, 2, 3]);
 const same: Device = device;
-void same.flush().then(({ sent }) => sent);
+void same.flush().then(({ open }) => open?.closesAt?.getTime());
 """
 SETTINGS = {
     "strict": True,

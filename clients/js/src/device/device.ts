@@ -15,7 +15,7 @@ import { type Fetch, isRefusal, Server } from "./server.ts";
 import type { Result } from "./results.ts";
 import type { SecureSum } from "./sketching.ts";
 import { type DeviceState, FORMAT, messageKey, resultKey, stateKey, type Store, windowsKey } from "./store.ts";
-import { type PendingRecord, Stream } from "./stream.ts";
+import { type OpenWindowReport, type PendingRecord, Stream } from "./stream.ts";
 import { agree, believes, type Clocks, LEEWAY_S, OLDER_THAN_THIS } from "./windows.ts";
 
 const SAVE_MS = 1000;
@@ -67,7 +67,9 @@ export interface FlushReport extends RecordCounts {
   released: number;
   sent: number;
   waiting: number;
-  /** Sentences for the owner. */
+  /** The window that is open, if there is one: its records are stored here, and wait for it to close. */
+  open: OpenWindowReport | undefined;
+  /** Sentences for the owner; one of them names a dimension that records lack. */
   problems: string[];
 }
 
@@ -85,7 +87,7 @@ export interface DeviceStatus extends RecordCounts {
   shelved: number;
   /** Epsilon of one release, exact. */
   epsilon: string;
-  /** Why a save in the background failed, until a flush has reported it. */
+  /** Why a save in the background failed, or what a record lacks, until a flush has reported it. */
   problem: string;
 }
 
@@ -197,7 +199,9 @@ export class Device<P extends PlanShape = PlanShape> {
    * Add a record: values by the plan's dimensions, or in their order.
    *
    * A value that is missing or of another type makes the record unsketchable; it keeps its place
-   * all the same. Records are stored within a second, or by `save`; what a page that is closed
+   * all the same, so that no record changes what becomes of another one. Write `null` for a value
+   * that is missing: a dimension that a record does not name at all is a mistake of the program, and
+   * the next `flush` reports it in `problems`. Records are stored within a second, or by `save`; what a page that is closed
    * before has added is lost, and never counted twice.
    *
    * @throws SketchError A list has another length than the plan has dimensions.
@@ -237,8 +241,10 @@ export class Device<P extends PlanShape = PlanShape> {
     const problems: string[] = [];
     const mayRelease = await this.#poll(loaded, problems);
     let failure: unknown;
+    let open: OpenWindowReport | undefined;
     try {
       await this.#exclusively("work", () => this.#absorb(loaded, mayRelease, true));
+      open = await loaded.stream.findOpen();
     } catch (error) {
       // What was released before is sent all the same.
       failure = error;
@@ -259,10 +265,10 @@ export class Device<P extends PlanShape = PlanShape> {
     this.#problem = "";
     const waiting = ((await this.#readState())?.outbox ?? []).filter(({ state }) => state === "waiting");
     const nEarly = waiting.filter(({ problem }) => problem === "too-early").length;
-    if (nEarly) problems.push(`${nEarly} sketch(es) wait for a time to come that this device's clock was ahead to`);
+    if (nEarly) problems.push(`${nEarly} sketch(es) wait: this device's clock was ahead`);
     const released = this.#nReleased;
     this.#nReleased = 0;
-    return { released, sent, waiting: waiting.length, problems, ...this.#countRecords() };
+    return { released, sent, waiting: waiting.length, open, problems, ...this.#countRecords() };
   }
 
   /**
@@ -292,8 +298,8 @@ export class Device<P extends PlanShape = PlanShape> {
       if (isEnrolled) await this.#load();
     } catch (error) {
       // Another tab erased it meanwhile.
-      if ((error as SketchError).code !== "not-enrolled") throw error;
-      return this.status();
+      if (isRefusal(error, "not-enrolled")) return this.status();
+      throw error;
     }
     const count = (what: string): number => state?.outbox.filter((entry) => entry.state === what).length ?? 0;
     return {
@@ -366,8 +372,11 @@ export class Device<P extends PlanShape = PlanShape> {
   async #absorb({ plan, stream }: Loaded, mayRelease: boolean, mayClose: boolean): Promise<void> {
     for (const { record, time } of this.#added.splice(0)) {
       // A list of another length, added before the plan was known, cannot be read.
-      const isRead = !isList(record) || record.length === plan.fields.dimensions.length;
-      this.#pending.push({ values: plan.readRecord(isRead ? record : {}), time });
+      const given = !isList(record) || record.length === plan.names.length ? record : {};
+      const lacking = isList(given) ? "" : plan.names.filter((name) => !(name in given)).join(", ");
+      // Told, not refused: what one record lacks must not change how many there are.
+      if (lacking) this.#problem = `a record has no ${lacking}: give one for each of: ${plan.names.join(", ")}; null if it is missing`;
+      this.#pending.push({ values: plan.readRecord(given), time });
     }
     try {
       const released = await stream.absorb(this.#pending, await this.#readClocks(), mayRelease, mayClose);

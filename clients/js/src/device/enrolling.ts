@@ -14,6 +14,7 @@ import type { SecureSum } from "./sketching.ts";
 import { type DeviceState, FORMAT, LEDGER, type LedgerEntry, stateKey, type Store } from "./store.ts";
 import { OLDER_THAN_THIS } from "./windows.ts";
 
+export { createKey } from "./web_keys.ts";
 export { readCode };
 
 const NOT_KEPT =

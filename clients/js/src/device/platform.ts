@@ -32,34 +32,18 @@ export interface Platform {
 
 /** PKCS #8 of an Ed25519 key is these bytes and the 32 of the key (RFC 8410, section 7). */
 const PKCS8_HEAD = [48, 46, 2, 1, 0, 48, 5, 6, 3, 43, 101, 112, 4, 34, 4, 32];
-const ED25519 = "Ed25519";
+export const ED25519 = "Ed25519";
 
 /** Types of the platform's own, so that a program without those of the DOM is checked too. */
 export type WebCrypto = typeof globalThis.crypto;
 type Subtle = WebCrypto["subtle"];
-type WebKey = Parameters<Subtle["exportKey"]>[1];
-type Use = "sign" | "verify" | "deriveBits";
+export type WebKey = Parameters<Subtle["exportKey"]>[1];
 
 /** Return the cryptography of a browser or of Node, or say what is missing. */
 export function findSubtle(crypto: WebCrypto | undefined): Subtle {
   if (crypto?.subtle) return crypto.subtle;
   const fix = "serve the page over https or from localhost; elsewhere pass a platform of your own";
   throw new SketchError("config", "crypto.subtle", "is missing", fix, "insecure-page");
-}
-
-/** Make a key pair, or say that the browser is too old. */
-export async function generatePair(
-  crypto: WebCrypto | undefined,
-  name: string,
-  isExtractable: boolean,
-  uses: Use[],
-): Promise<{ publicKey: WebKey; privateKey: WebKey }> {
-  const subtle = findSubtle(crypto);
-  try {
-    return (await subtle.generateKey(name, isExtractable, uses)) as { publicKey: WebKey; privateKey: WebKey };
-  } catch {
-    throw new SketchError("config", "crypto.subtle", `has no ${name}`, "update the browser or runtime", "old-browser");
-  }
 }
 
 /** Return what a promise of a buffer holds. */
@@ -72,12 +56,7 @@ export function useWebCrypto(crypto: WebCrypto | undefined = globalThis.crypto):
   return {
     fillRandom: crypto?.getRandomValues && ((into) => crypto.getRandomValues(into)),
     sha256: (data) => toBytes(findSubtle(crypto).digest("SHA-256", data as Bytes)),
-    createKey: async (canHoldKeys) => {
-      const subtle = findSubtle(crypto);
-      const { publicKey, privateKey } = await generatePair(crypto, ED25519, !canHoldKeys, ["sign", "verify"]);
-      const secret = canHoldKeys ? privateKey : (await toBytes(subtle.exportKey("pkcs8", privateKey))).slice(-32);
-      return { publicKey: await toBytes(subtle.exportKey("raw", publicKey)), secret };
-    },
+    createKey: async (canHoldKeys) => (await import("./enrolling.ts")).createKey(crypto, canHoldKeys),
     sign: async ({ secret }, data) => {
       const subtle = findSubtle(crypto);
       const key =

@@ -40,6 +40,16 @@ export interface PendingRecord {
   time: number;
 }
 
+/** The window that is open. It must not leave the device: it depends on records that no noise hides yet. */
+export interface OpenWindowReport {
+  /** Records that are stored in it. */
+  records: number;
+  /** Records that it needs before it closes: all of them with windows by count. */
+  least: number;
+  /** The time before which it does not close unless it is full; with windows by count there is none. */
+  closesAt: Date | undefined;
+}
+
 /** What a stream works with. */
 export interface StreamSettings extends Account {
   store: Store;
@@ -113,6 +123,17 @@ export class Stream {
     }
     if (failure) throw failure;
     return released;
+  }
+
+  /** Report the window that is open, if there is one. */
+  async findOpen(): Promise<OpenWindowReport | undefined> {
+    const open = (await this.#read()).windows.at(-1);
+    if (!open) return undefined;
+    const { window, least_records } = this.#plan.fields;
+    const { nRecords: records, last } = open;
+    if (window.kind === "count") return { records, least: window.length, closesAt: undefined };
+    const closesAt = last < 0 ? undefined : new Date(1000 * (window.origin + (last + 1) * window.length_s));
+    return { records, least: least_records, closesAt };
   }
 
   /** Add records to the open window and to those after it, as far as there is room; at least one. */

@@ -64,6 +64,11 @@ export class Plan {
     return new Plan(verified, needsParts(verified.fields) ? await import("./parts.ts") : undefined);
   }
 
+  /** The names of the dimensions, in order. */
+  get names(): string[] {
+    return this.fields.dimensions.map(({ name }) => name);
+  }
+
   /** The number of features, dimensions or clusters that a sketch carries. */
   get nCarried(): number {
     return countFeatures(this.fields)[2];
@@ -100,7 +105,7 @@ export class Plan {
     const { dimensions } = this.fields;
     const list = isList(record) ? record : undefined;
     const rule = `has ${list?.length} value(s), and the plan has ${dimensions.length} dimension(s)`;
-    const fix = `give one for each of: ${dimensions.map(({ name }) => name).join(", ")}`;
+    const fix = `give one for each of: ${this.names.join(", ")}`;
     require(!list || list.length === dimensions.length, "record", "record", rule, fix);
     const values = record as { readonly [name: string | number]: Value } | null | undefined;
     return Float64Array.from(dimensions, (dimension, i) => readValue(dimension, values?.[list ? i : dimension.name]));
