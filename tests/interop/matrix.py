@@ -76,6 +76,10 @@ def _not_tried(why: str, *clients: str) -> dict[str, Cell]:
 
 _IN_JAVASCRIPT = "tests/interop/test_vectors.py::test_javascript_reproduces_the_vectors"
 _IN_HERMES = "tests/interop/test_hermes.py::test_hermes_reproduces_the_vectors"
+_RECIPE = (
+    "tests/interop/test_hermes.py::"
+    "test_the_component_of_the_docs_takes_part_in_hermes_from_the_packed_package"
+)
 _IN_C = "tests/clients/c/test_vectors.py::"
 _CORE, _WIRE = "tests/shared/core/test_vectors.py::", "tests/shared/wire/test_vectors.py::"
 _REFUSED_IN_C = (
@@ -197,6 +201,7 @@ _ROWS: tuple[Row, ...] = (
         name="enrols at a server by itself",
         cells=_shown(_ONE_SUM, "python", "node", "chromium")
         | _shown(_OVER_STORAGES, "react_native")
+        | _shown(_RECIPE, "hermes")
         | _not_offered(_BY_COMPUTER, *_C),
     ),
     Row(

@@ -3,3 +3,9 @@ declare module "vectors.json" {
   const vectors: { [family: string]: unknown };
   export default vectors;
 }
+
+/** A plan as it is published, in hexadecimal; likewise. */
+declare module "plan.json" {
+  const plan: string;
+  export default plan;
+}
