@@ -90,7 +90,10 @@ _PAPER: Final[Tables] = {
 
 _SHOWN: Final = ("weather", "d=2 k=10", "d=10 k=10", "d=20 k=20")
 _PLACE: Final = " n_eps=1e+04"
-_OF_CHOICE: Final = "n=2e+04"
+_VARIED: Final = re.compile(r" (n=|no scale|stretched|zipf)")
+"""Names of sets that the choice is judged on, and that have no section of their own."""
+_LOSS: Final = 1.2
+"""The least ratio of the sketch's error to another method's that is listed."""
 _SETS: Final = "Median / 90th percentile, over n epsilon."
 
 
@@ -123,7 +126,7 @@ def _list_sketch_losses(rows: Sequence[Row]) -> Iterator[str]:
         (
             (case, best, *(f"{value:.2f}" for value in (sse, own, ratio)))
             for ratio, case, best, sse, own in sorted(losses, reverse=True)
-            if ratio > 1.02
+            if ratio > _LOSS
         ),
     )
 
@@ -153,9 +156,9 @@ def _list_sets(rows: Sequence[Row]) -> Iterator[str]:
     sources: dict[str, list[float]] = {}
     for case in split_methods(rows):
         source, has_strength, strength = case.partition(" n_eps=")
-        if has_strength and not source.startswith("fleet") and _OF_CHOICE not in source:
+        if has_strength and not source.startswith("fleet") and not _VARIED.search(source):
             sources.setdefault(source, []).append(float(strength))
-    for source, strengths in sorted(sources.items(), key=lambda each: ("n=" in each[0], each[0])):
+    for source, strengths in sorted(sources.items()):
         cases = {f"{source} n_eps={each:.0e}": f"{each:,.0f}" for each in sorted(strengths)}
         yield f"## {source}\n\n{_SETS}\n"
         yield from _list_by_contender(rows, cases, show_quality)
