@@ -23,6 +23,13 @@ from docs.generator.__main__ import SITE_PAGES
 COPIES = "files"
 """Folder of the site with the pictures and examples that documents link to."""
 
+NOT_SEARCHED = (
+    *("benchmarks/", "decisions/", "explanation/proofs.md", "project/changelog.md"),
+    *("reference/clients.md", "reference/commands.md", "reference/formats.md"),
+    *("reference/problems.md", "reference/rest.md", "reference/settings.md"),
+)
+"""Pages and folders that the search leaves out: who looks for help is not helped by them."""
+
 _FENCE = r"^(?:```|~~~).*?^(?:```|~~~)[^\n]*$"
 _CODE = r"(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)"
 _LINK = r"(?P<bang>!?)\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<target>[^)\s]+)\)"
@@ -55,7 +62,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links into the repository into links of the site."""
+    """Turn links into the repository into links of the site, and leave pages out of the search."""
+    if page.file.src_uri.startswith(NOT_SEARCHED):
+        page.meta["search"] = {"exclude": True}
     pages = {path: uri for uri, path in _beside(config).items()}
 
     def change(match: re.Match[str]) -> str:
