@@ -339,19 +339,22 @@ def render_page() -> str:
             "plan, and says why.",
             write_table(("capability", *CLIENTS.values()), table),
             "## The test behind each entry",
-            write_table(("capability", "clients", "state", "test or reason"), _list_evidence()),
+            write_table(("test or reason", "state", "capabilities", "clients"), _list_evidence()),
         ]
     )
 
 
 def _list_evidence() -> Iterator[tuple[str, str, str, str]]:
+    """Yield each test or reason once for the clients that it is about, with all that it shows."""
+    shown: dict[tuple[Cell, str], list[str]] = {}
     for row in ROWS:
         by_cell: dict[Cell, list[str]] = {}
         for client in CLIENTS:
             by_cell.setdefault(row.cells[client], []).append(CLIENTS[client])
         for cell, clients in by_cell.items():
-            evidence = f"`{cell.test}`" if cell.test else cell.why
-            yield row.name, ", ".join(clients), cell.state, evidence
+            shown.setdefault((cell, ", ".join(clients)), []).append(row.name)
+    for (cell, whose), names in shown.items():
+        yield f"`{cell.test}`" if cell.test else cell.why, cell.state, "; ".join(names), whose
 
 
 def main() -> None:
