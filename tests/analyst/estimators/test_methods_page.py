@@ -1,4 +1,4 @@
-"""The page of methods: its examples run, in their order, on records that it does not know."""
+"""The section of methods: its examples run, in their order, on records that it does not know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "methods.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "clustering.md"
+SECTION = "## Methods of the literature"
 
 
 def test_every_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +20,8 @@ def test_every_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     means = np.array([[20.0, 10.0], [-10.0, 60.0], [40.0, 100.0]])
     records = means[rng.integers(3, size=6000)] + rng.normal(scale=3.0, size=(6000, 2))
     known: dict[str, Any] = {"records": records, "others": records[:10]}
-    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    section = PAGE.read_text(encoding="utf-8").partition(f"\n{SECTION}\n")[2].partition("\n## ")[0]
+    examples = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     assert len(examples) == 6
     for example in examples:
         exec(compile(example, str(PAGE), "exec"), known)
