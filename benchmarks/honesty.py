@@ -153,14 +153,9 @@ def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
     yield from list_answers(NAME, mistakes, prefix="mistaken")
     yield from _summarise_quality(trials)
     yield from judge_verdicts(NAME, "all", trials)
-    groups = [(kind, [t for t in trials if t.kind == kind]) for kind in KINDS]
-    groups += [
-        (f"family {family}", [t for t in trials if t.family == family])
-        for family in sorted({trial.family for trial in trials})
-    ]
-    for name, own in groups:
-        if own:
-            yield from _rows(name, own, ("coverage", _compute_coverage(own)))
+    for kind in KINDS:
+        if own := [t for t in trials if t.kind == kind]:
+            yield from _rows(kind, own, ("coverage", _compute_coverage(own)))
     yield from _summarise_sizes(trials)
 
 

@@ -90,7 +90,7 @@ _PAPER: Final[Tables] = {
 
 _SHOWN: Final = ("weather", "d=2 k=10", "d=10 k=10", "d=20 k=20")
 _PLACE: Final = " n_eps=1e+04"
-_VARIED: Final = re.compile(r" (n=|no scale|stretched|zipf)")
+_VARIED: Final = re.compile(r" (n=|no scale|stretched|wide|zipf)")
 """Names of sets that the choice is judged on, and that have no section of their own."""
 _LOSS: Final = 1.2
 """The least ratio of the sketch's error to another method's that is listed."""
@@ -144,13 +144,6 @@ def _list_by_contender(rows: Sequence[Row], cases: Mapping[str, str], show: Show
     yield from pivot(("method",), (each for each in listed if each[1]), cases.values())
 
 
-def _list_failures(rows: Sequence[Row]) -> Iterator[str]:
-    own = [row for row in rows if row.figure == "share_above_2"]
-    there = split_methods(own)
-    cases = {name + _PLACE: name for name in _SHOWN if name + _PLACE in there}
-    yield from _list_by_contender(own, cases, lambda each: f"{each['share_above_2'].value:.0%}")
-
-
 def _list_sets(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a section for each set, but for those that only the choice is judged on."""
     sources: dict[str, list[float]] = {}
@@ -183,7 +176,6 @@ def _list_regrets(rows: Sequence[Row]) -> Iterator[str]:
 
 _METHODS: Final[Tables] = {
     "losses": _list_sketch_losses,
-    "failures": _list_failures,
     "sections": _list_sets,
     "fleets": pivot_cases(("case",), r"fleet (.*) (\S+)", show_quality),
     "phones": pivot_cases(("case",), r"local (.*eps=\S+) (.*)", show_quality),

@@ -16,33 +16,22 @@ _ACTIONS = {
 
 def render_problems() -> str:
     """Return the page."""
-    problems = problem_types()
     parts = [
         "# Problem types",
-        "Every error of the REST interface is a problem document (RFC 9457). Its `type` is one of "
-        "the addresses below, relative to the server. `detail` names the field, the rule and the "
-        "fix; `field`, `rule` and `fix` contain each by itself. A server shows the same pages "
-        "under `/problems`.",
-        write_table(
-            ("type", "status", "device", "meaning"),
-            (
-                (f"[`{p.slug}`](#{p.slug})", str(p.status), p.action.value, p.title)
-                for p in problems
-            ),
-        ),
-        "## Device actions",
-        "The column *device* names the agent's action for a sketch that the server answered with "
-        "the problem.",
+        "Every error of the REST interface is a problem document (RFC 9457). Its `type` is "
+        "`/problems/` and one of the names below, relative to the server, which shows the same "
+        "pages there. `detail` names the field, the rule and the fix; `field`, `rule` and `fix` "
+        "contain each by itself.",
+        "A device acts on a sketch that the server answered with a problem:",
         write_table(
             ("action", "meaning"), ((action.value, text) for action, text in _ACTIONS.items())
         ),
-        "## Each problem",
     ]
-    for problem in problems:
+    for problem in problem_types():
         parts += [
-            f"### {problem.slug}",
-            f"**{problem.title}.** Status {problem.status}, `{problem.uri}`; in Python "
-            f"`sfumato.errors.{problem.error.__name__}`.",
+            f"## {problem.slug}",
+            f"**{problem.title}.** Status {problem.status}; a device: {problem.action.value}; in "
+            f"Python `sfumato.errors.{problem.error.__name__}`.",
             problem.explanation,
         ]
     return join_parts(parts)
