@@ -11,12 +11,10 @@ from docs.generator.rest import render_interface
 from docs.generator.settings import render_settings
 
 DOCS = Path(__file__).parents[1]
-PAGES: Mapping[str, Callable[[], str]] = {
-    "reference/problems.md": render_problems,
-    "reference/settings.md": render_settings,
-}
+PAGES: Mapping[str, Callable[[], str]] = {"reference/settings.md": render_settings}
 SITE_PAGES: Mapping[str, Callable[[], str]] = {
     "reference/commands.md": render_commands,
+    "reference/problems.md": render_problems,
     "reference/rest.md": render_interface,
 }
 """Long pages that the site alone has; a server and the commands show the same."""
