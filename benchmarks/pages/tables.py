@@ -92,6 +92,8 @@ _SHOWN: Final = ("weather", "d=2 k=10", "d=10 k=10", "d=20 k=20")
 _PLACE: Final = " n_eps=1e+04"
 _VARIED: Final = re.compile(r" (n=|no scale|stretched|wide|zipf)")
 """Names of sets that the choice is judged on, and that have no section of their own."""
+_FAR_OFF: Final = re.compile("sample-aggregate|privgene|k-variates|lloyd-uniform|.*-alone")
+"""Methods, or halves of them, that the sections of sets leave out: a table has all methods."""
 _LOSS: Final = 1.2
 """The least ratio of the sketch's error to another method's that is listed."""
 _SETS: Final = "Median / 90th percentile, over n epsilon."
@@ -147,14 +149,15 @@ def _list_by_contender(rows: Sequence[Row], cases: Mapping[str, str], show: Show
 def _list_sets(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a section for each set, but for those that only the choice is judged on."""
     sources: dict[str, list[float]] = {}
-    for case in split_methods(rows):
+    near = [row for row in rows if not _FAR_OFF.match(row.case.rpartition(" ")[2])]
+    for case in split_methods(near):
         source, has_strength, strength = case.partition(" n_eps=")
         if has_strength and not source.startswith("fleet") and not _VARIED.search(source):
             sources.setdefault(source, []).append(float(strength))
     for source, strengths in sorted(sources.items()):
         cases = {f"{source} n_eps={each:.0e}": f"{each:,.0f}" for each in sorted(strengths)}
         yield f"## {source}\n\n{_SETS}\n"
-        yield from _list_by_contender(rows, cases, show_quality)
+        yield from _list_by_contender(near, cases, show_quality)
         yield ""
 
 
