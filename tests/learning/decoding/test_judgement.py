@@ -155,10 +155,27 @@ def test_sound_is_only_what_no_far_cluster_could_contradict(
 ) -> None:
     problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
     verdict = judge(problem, replace(GOOD, far_share=share, reach=reach))
-    is_harmless = share <= 0.015 or 1.0 + share * reach <= SOUND
+    is_buried = share > 0.01 and share * reach > 8.0
+    is_harmless = not is_buried and (share <= 0.015 or 1.0 + share * reach <= SOUND)
     assert (verdict.word == "sound") == is_harmless
-    if not is_harmless:
+    if is_buried:
+        assert (verdict.word, verdict.high) == ("doubtful", math.inf)
+        assert f"{share:.1%} of the records there, which would go unseen" in verdict.sentence
+    elif not is_harmless:
         assert f"far cluster below {share:.1%}" in verdict.sentence
+
+
+def test_a_heavy_end_with_room_beyond_is_never_sound(make_problem: MakeProblem) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    for kurtosis, reach, word in (
+        (9.0, 900.0, "rough"),
+        (7.0, 900.0, "sound"),
+        (9.0, 700.0, "sound"),
+    ):
+        evidence = replace(GOOD, kurtosis=kurtosis, far_share=0.005, reach=reach)
+        verdict = judge(problem, evidence)
+        assert verdict.word == word
+        assert ("a far cluster below 0.5%" in verdict.sentence) == (word == "rough")
 
 
 @pytest.mark.parametrize(
