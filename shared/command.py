@@ -5,6 +5,7 @@ application. The packages stay apart: none imports another to be reachable under
 `sfumato`. typer itself is never imported here, because an installation for a device has none.
 """
 
+import ast
 import inspect
 import os
 import re
@@ -13,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from sfumato.shared.errors import ConfigError, DiskError, SketchError, TransportError
@@ -120,6 +123,10 @@ def format_help() -> str:
     available: list[tuple[str, str]] = []
     unavailable: list[tuple[str, str]] = []
     for name, entry in find_commands().items():
+        said = read_summary(entry.module, entry.attr) if _has_extra(entry) else None
+        if said is not None:
+            available.append((name, said))
+            continue
         command = load_command(entry)
         if isinstance(command, Missing):
             unavailable.append((name, command.fix))
@@ -138,6 +145,57 @@ def summarise(app: Any) -> str:
     if not isinstance(text, str):  # one command, which has the help
         text = inspect.getdoc(app.registered_commands[0].callback) or ""
     return text.partition("\n")[0]
+
+
+def read_summary(module: str, name: str) -> str | None:
+    """Read the first line of an application's help off its source; None where it is not found.
+
+    To import all commands takes seconds.
+    """
+    package, *path = module.split(".")
+    # A room is found without importing what is in it.
+    spec = find_spec(".".join((package, *path[:1])))
+    for place in (spec and spec.submodule_search_locations) or ():
+        for file in (
+            Path(place, *path[1:], "__init__.py"),
+            Path(place, *path[1:]).with_suffix(".py"),
+        ):
+            if file.is_file():
+                return _find_summary(ast.parse(file.read_text(encoding="utf-8")), name)
+    return None
+
+
+def _find_summary(module: ast.Module, name: str) -> str | None:
+    """Find what the Typer application of this name says, or else its only command."""
+    for node in module.body:
+        match node:
+            case ast.ImportFrom(module=str(source), names=names) if name in {
+                each.asname or each.name for each in names
+            }:
+                return read_summary(source, name)
+            case ast.Assign(targets=[ast.Name(id=found)], value=ast.Call(keywords=given)):
+                for each in given if found == name else ():
+                    if each.arg == "help" and isinstance(each.value, ast.Constant):
+                        return str(each.value.value).partition("\n")[0]
+            case ast.FunctionDef(decorator_list=[ast.Call(func=made, args=args), *_]):
+                owners = [made.value] if isinstance(made, ast.Attribute) else args[:1]
+                if any(isinstance(each, ast.Name) and each.id == name for each in owners):
+                    return (ast.get_docstring(node) or "").partition("\n")[0]
+    return None
+
+
+def _has_extra(entry: metadata.EntryPoint) -> bool:
+    """Return whether everything is installed that the extra of a command's room asks for."""
+    room = entry.module.split(".")[1:2]
+    asked = entry.dist.requires if entry.dist else None
+    for line in asked or ():
+        name, marker = re.split(r"[^\w.-]", line, maxsplit=1)[0], line.partition(";")[2]
+        if room and re.search(f"extra == ['\"]{room[0]}['\"]", marker):
+            try:
+                metadata.distribution(name)
+            except metadata.PackageNotFoundError:
+                return False
+    return True
 
 
 def list_examples(*lines: str) -> str:

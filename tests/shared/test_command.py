@@ -285,3 +285,15 @@ def test_the_packages_contribute_their_commands() -> None:
     aggregator = dict.fromkeys(["serve", "worker", "operator-key", "migrate"], "aggregator")
     analyst = dict.fromkeys(["plan", "study", "decode", "key", "audit"], "analyst")
     assert registered.items() >= (aggregator | analyst).items()
+
+
+def test_help_reads_what_commands_say_of_themselves_and_imports_none() -> None:
+    for entry in command.find_commands().values():
+        said = command.read_summary(entry.module, entry.attr)
+        assert said == command.summarise(command.load_command(entry))
+    run = "import sys; from sfumato.shared.command import format_help; format_help(); "
+    ask = "print([each for each in ('typer', 'numpy', 'httpx') if each in sys.modules])"
+    found = subprocess.run(
+        [sys.executable, "-c", run + ask], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
