@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from sfumato.learning.decoding.bar_table import ROWS
 from sfumato.learning.decoding.judgement import Evidence
 from sfumato.learning.decoding.problem import Vector
-from sfumato.learning.decoding.verdict import Verdict
+from sfumato.learning.decoding.verdict import TRUSTED, Verdict
 
 __all__ = [
     "DEVIATIONS",
@@ -27,7 +27,6 @@ __all__ = [
     "LEVEL",
     "MOST_ROUGH",
     "MOST_STATED",
-    "TRUSTED",
     "BarKind",
     "BarLaw",
     "Bars",
@@ -43,8 +42,6 @@ LEVEL: Final = 0.9
 """Share of the bars that hold, where they are stated."""
 DEVIATIONS: Final = 1.6448536269514722
 """Standard errors in such a bar, either way."""
-TRUSTED: Final = ("sound", "rough")
-"""Verdicts of answers that have error bars."""
 MOST_STATED: Final = 20.0
 """Largest misfit on held-out equations, 1 being noise, with which bars are stated."""
 MOST_ROUGH: Final = 100.0

@@ -152,7 +152,7 @@ class Posterior:
     held_out : float
         How badly it misses what was held out of the fit; 1 is what noise alone does.
     is_trusted : bool
-        Whether the decode was found sound or rough; error bars of other ones mean nothing.
+        Whether it may be asked, with error bars: see :func:`tells_shares` of the judgement.
 
     Raises
     ------

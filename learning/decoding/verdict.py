@@ -10,6 +10,7 @@ __all__ = [
     "OFFSET",
     "ROUGH",
     "SOUND",
+    "TRUSTED",
     "UNUSABLE",
     "Influence",
     "Verdict",
@@ -23,6 +24,8 @@ ROUGH: Final = 1.4
 DOUBTFUL: Final = 2.5
 """Largest high end of a band that is called sound, rough or doubtful."""
 UNUSABLE: Final = "do not use"
+TRUSTED: Final = ("sound", "rough")
+"""Verdicts of answers that have error bars."""
 FARTHEST: Final = 100.0
 """A high end beyond this says nothing."""
 # A cluster that loses more than half without a device was the device's own; less than half a

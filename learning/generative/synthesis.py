@@ -16,9 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.learning.decoding.bars import TRUSTED
 from sfumato.learning.decoding.density import Posterior
-from sfumato.learning.decoding.verdict import UNUSABLE
+from sfumato.learning.decoding.verdict import TRUSTED, UNUSABLE
 from sfumato.learning.generative.columns import Column, LevelColumn, NumberColumn, match_columns
 from sfumato.learning.generative.table_errors import TableErrors, measure_spread
 from sfumato.shared.errors import DecodingError

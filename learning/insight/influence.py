@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from sfumato.learning.decoding.bars import TRUSTED, describe_bars
+from sfumato.learning.decoding.bars import describe_bars
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.judgement import judge_influence
 from sfumato.learning.decoding.kmeans import assign, cluster
@@ -183,7 +183,8 @@ def _judge(solution: Solution, influence: Influence) -> Solution:
         return replace(solution, influence=influence)
     verdict, posterior = judge_influence(solution.verdict, influence), solution.posterior
     if posterior is not None:
-        posterior = replace(posterior, is_trusted=verdict.word in TRUSTED)
+        is_trusted = posterior.is_trusted and not influence.matters
+        posterior = replace(posterior, is_trusted=is_trusted)
     bars = describe_bars(
         solution.evidence,
         verdict,

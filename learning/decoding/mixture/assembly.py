@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.learning.decoding.bars import TRUSTED, describe_bars
+from sfumato.learning.decoding.bars import describe_bars
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.diagnosis import (
     Diagnosis,
@@ -14,7 +14,7 @@ from sfumato.learning.decoding.diagnosis import (
     compute_signal,
     diagnose,
 )
-from sfumato.learning.decoding.judgement import Evidence, judge
+from sfumato.learning.decoding.judgement import Evidence, judge, tells_shares
 from sfumato.learning.decoding.mixture.ellipsoids import Ellipsoids
 from sfumato.learning.decoding.mixture.gaussians import Target
 from sfumato.learning.decoding.mixture.ladder import (
@@ -259,7 +259,7 @@ def assemble_pooled_solution(
             members,
             doubt=evidence.residual_deviations,
             held_out=evidence.held_out,
-            is_trusted=verdict.word in TRUSTED,
+            is_trusted=tells_shares(problem, evidence),
         ),
         bars=describe_bars(
             evidence,

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from sfumato.learning.decoding.judgement import (
     judge,
     judge_influence,
+    tells_shares,
 )
 from sfumato.learning.decoding.mixture.assembly import measure_kurtosis
 from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
@@ -149,13 +150,13 @@ def test_long_tails_leave_no_upper_end_but_far_clusters_and_levels_do_not_count(
     assert find(20.0, is_level=np.array([True, False]))[0] < 4.0
 
 
-@given(share=st.floats(0.0, 0.05), reach=st.floats(0.0, 1e4))
+@given(share=st.floats(0.0, 0.05), reach=st.floats(0.0, 1e4), kurtosis=st.sampled_from([0.0, 4.0]))
 def test_sound_is_only_what_no_far_cluster_could_contradict(
-    make_problem: MakeProblem, share: float, reach: float
+    make_problem: MakeProblem, share: float, reach: float, kurtosis: float
 ) -> None:
     problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
-    verdict = judge(problem, replace(GOOD, far_share=share, reach=reach))
-    is_buried = share > 0.01 and share * reach > 8.0
+    verdict = judge(problem, replace(GOOD, far_share=share, reach=reach, kurtosis=kurtosis))
+    is_buried = kurtosis > 3.2 and share > 0.01 and share * reach > 8.0
     is_harmless = not is_buried and (share <= 0.015 or 1.0 + share * reach <= SOUND)
     assert (verdict.word == "sound") == is_harmless
     if is_buried:
@@ -163,6 +164,19 @@ def test_sound_is_only_what_no_far_cluster_could_contradict(
         assert f"{share:.1%} of the records there, which would go unseen" in verdict.sentence
     elif not is_harmless:
         assert f"far cluster below {share:.1%}" in verdict.sentence
+
+
+def test_shares_may_be_asked_where_only_records_that_nobody_sees_are_in_doubt(
+    make_problem: MakeProblem,
+) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    buried = replace(GOOD, far_share=0.02, reach=1000.0, kurtosis=4.0)
+    assert judge(problem, buried).word == "doubtful"
+    assert tells_shares(problem, buried)
+    assert tells_shares(problem, GOOD)
+    missed = replace(buried, slow_deviations=3.0, hidden_share=0.05)
+    assert not tells_shares(problem, missed)
+    assert not tells_shares(problem, replace(buried, snr_per_parameter=1.0))
 
 
 def test_a_heavy_end_with_room_beyond_is_never_sound(make_problem: MakeProblem) -> None:
