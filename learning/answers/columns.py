@@ -68,6 +68,8 @@ class AskedColumn:
         values without a step, None where nobody has said.
     distribution
         The distribution of its values, where a histogram of the same records is known.
+    cut
+        The bounds of the plan, data units, beyond which that histogram goes on.
     """
 
     name: str
@@ -77,6 +79,7 @@ class AskedColumn:
     resolution: float | None
     step: float | None
     distribution: Distribution | None
+    cut: tuple[float, ...] = ()
 
     @property
     def is_known(self) -> bool:
@@ -204,8 +207,10 @@ def make_column(
     dimension, scale = plan.dimensions[number], float(plan.scale[axis])
     resolution = plan.axes[axis].resolution
     step = step if dimension.step is None else dimension.step
-    distribution = None
+    distribution: Distribution | None = None
+    cut: tuple[float, ...] = ()
     if histogram is not None:
+        cut = _find_cut(histogram, dimension.bounds)
         cells = list_cells(histogram, choose_step(histogram, step), dimension.bounds)
         distribution = combine(
             cells, histogram.n_present, posterior, axis, scale=scale, resolution=resolution
@@ -218,4 +223,12 @@ def make_column(
         resolution=resolution,
         step=step,
         distribution=distribution,
+        cut=cut,
     )
+
+
+def _find_cut(histogram: Marginal, bounds: tuple[float, float]) -> tuple[float, ...]:
+    """Find the bounds of a plan that lie a bin or more inside of a histogram."""
+    edges = histogram.data_edges
+    inner = zip(bounds, (edges[1] <= bounds[0], edges[-2] >= bounds[1]), strict=True)
+    return tuple(bound for bound, is_cut in inner if is_cut)

@@ -74,6 +74,12 @@ def describe_answers(
         )
     if followed:
         words.append(f"values of {', '.join(followed)} follow a histogram of the records")
+    words += [
+        f"{each.name}: the plan's bounds are narrower than the histogram's, so values beyond "
+        f"{' and '.join(f'{bound:.5g}' for bound in each.cut)} count as that, in means too"
+        for each in asked
+        if each.cut
+    ]
     words.append(
         f"about {n_records:,.0f} records, clipped to the plan's bounds: those beyond a "
         "bound stand on it"

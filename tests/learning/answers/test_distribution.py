@@ -146,6 +146,18 @@ def test_words_say_that_a_histogram_is_followed_and_narrow_ranges_are_answered()
     assert any("values of x follow a histogram" in words for words in found.words)
 
 
+def test_words_name_the_bounds_beyond_which_a_histogram_shows_what_the_plan_cuts_off() -> None:
+    values = heap(np.random.default_rng(1))
+    wide = count(values, noise=5.0, seed=1)
+    whole = ask_of(values, seed=1)
+    cut = replace(whole, histograms=[replace(wide, edges=np.linspace(-10.0, 30.0, N_BINS + 1))])
+    asked = QuestionsRequest(means=[MeanQuestion(mean_of="x")])
+    assert not any("count as that" in words for words in whole.answer(asked).words)
+    said = [words for words in cut.answer(asked).words if "count as that" in words]
+    assert len(said) == 1
+    assert "values beyond 10 count" in said[0]
+
+
 def test_a_mean_allows_for_records_that_noise_hides_in_a_tail() -> None:
     cells = Cells(
         first=np.array([0.0, 1.0, 100.0]),
