@@ -20,6 +20,8 @@ EXIT_INTERRUPTED = 130
 # Read by libraries when they are loaded: buffers for threads that have nothing to do, and ciphers
 # of the last century.
 _SMALL = {"OPENBLAS_NUM_THREADS": "1", "CRYPTOGRAPHY_OPENSSL_NO_LEGACY": "1"}
+# httpx loads its own command, with all that colours a terminal, wherever that is installed.
+_UNUSED = "httpx._main"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return options
     for name, value in _SMALL.items():
         os.environ.setdefault(name, value)
+    sys.modules.setdefault(_UNUSED, None)  # type: ignore[arg-type]  # so an import fails
     # Imported late: help needs none of it, and the report commands no network library.
     from sfumato.device_agent.cli import commands
     from sfumato.shared.errors import SketchError

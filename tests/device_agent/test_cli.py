@@ -59,6 +59,22 @@ def test_help_and_reports_load_neither_network_nor_server_libraries(enrolled: Ag
         assert done.stderr.strip() == "[]"
 
 
+def test_an_upload_loads_nothing_that_colours_a_terminal(agent: Agent) -> None:
+    program = (
+        "import sys; from sfumato.device_agent.cli import main; main(sys.argv[1:]);"
+        "print(sorted({'httpx', 'rich', 'pygments', 'click'} & {*sys.modules}), file=sys.stderr)"
+    )
+    config = ("--config", str(agent.config), "--token", "-")
+    done = subprocess.run(
+        [sys.executable, "-c", program, "init", *config],
+        input=TOKEN + "\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.splitlines()[-1] == "['httpx']"
+
+
 def test_the_processes_of_a_user_work_together(agent: Agent) -> None:
     config = ("--config", str(agent.config))
     enrolled = subprocess.run(
