@@ -77,10 +77,10 @@ class ExactTransforms:
     """
 
     @exact_only
-    def fit_transform(self, X: Any, y: object = None) -> Floats:  # noqa: N803
+    def fit_transform(self, X: Any, y: object = None, sample_weight: Any = None) -> Floats:  # noqa: N803
         """Fit to records, and return their distances to all centroids: without epsilon only."""
         found: Any = self
-        return cast(Floats, found.fit(X, y).transform(X))
+        return cast(Floats, found.fit(X, y, sample_weight=sample_weight).transform(X))
 
 
 @estimator

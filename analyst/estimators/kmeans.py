@@ -17,6 +17,7 @@ from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.evaluation import EvaluatedEstimator, Evaluation, Placed
 from sfumato.analyst.estimators.inputs import Exact
 from sfumato.analyst.estimators.look import Look, LookedEstimator
+from sfumato.analyst.estimators.weights import read_weights
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.errors import ConfigError
@@ -150,16 +151,23 @@ class CompressiveKMeans(
         return distances
 
     @exact_only
-    def fit_predict(self, X: Any, y: object = None) -> NDArray[np.intp]:  # noqa: N803
+    def fit_predict(
+        self,
+        X: Any,  # noqa: N803
+        y: object = None,
+        sample_weight: Any = None,
+    ) -> NDArray[np.intp]:
         """Fit to records, and return the nearest centroid of each: without epsilon only."""
-        self.fit(X, y)
+        self.fit(X, y, sample_weight=sample_weight)
         return self.labels_ if self.compute_labels else self.predict(X)
 
     @exact_only
-    def score(self, X: Any, y: object = None) -> float:  # noqa: N803
+    def score(self, X: Any, y: object = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Return minus the sum of squared distances to the nearest centroid: without epsilon."""
         del y
-        return -self._assign(self._read_points(X))[1]
+        points = self._read_points(X)
+        weights = None if sample_weight is None else read_weights(sample_weight, len(points))
+        return -self._measure(points, weights)[1]
 
     def _evaluate(
         self,
@@ -219,12 +227,16 @@ class CompressiveKMeans(
         # In the precision of score: single precision loses what lies far from zero.
         points = self._place(rows).astype(np.float64, copy=False)
         self._settle(points, weights)
-        self.labels_, self.inertia_ = self._assign(points)
+        self.labels_, self.inertia_ = self._measure(points, weights)
+
+    def _measure(self, points: Floats, weights: Floats | None) -> tuple[NDArray[np.intp], float]:
+        """Return nearest centroids, and the weighted sum of squared distances to them."""
+        labels, inertia = self._assign(points)
         if weights is not None:
-            is_whole = self.labels_ != _MISSING
-            nearest = self.solution_.centroids[self.labels_[is_whole]]
-            squares = np.sum(((points[is_whole] - nearest) / self.metric_) ** 2, axis=1)
-            self.inertia_ = float(weights[is_whole] @ squares)
+            is_whole = labels != _MISSING
+            apart = (points[is_whole] - self.solution_.centroids[labels[is_whole]]) / self.metric_
+            inertia = float(weights[is_whole] @ np.sum(apart**2, axis=1))
+        return labels, inertia
 
     def _settle(self, points: Floats, weights: Floats | None) -> None:
         """Move the centroids to the optimum of k-means near them.

@@ -25,6 +25,9 @@ def test_a_weighted_fit_is_that_of_k_means_with_the_same_weights() -> None:
     scaled = RECORDS / found.metric_
     known = KMeans(K, n_init=4, random_state=0).fit(scaled, sample_weight=WEIGHTS)
     assert found.inertia_ == pytest.approx(known.inertia_, rel=1e-6)
+    assert found.score(RECORDS, sample_weight=WEIGHTS) == pytest.approx(-found.inertia_)
+    labels = make_exact().fit_predict(RECORDS, sample_weight=WEIGHTS)
+    assert np.array_equal(labels, found.labels_)
     shares = np.bincount(known.labels_, weights=WEIGHTS) / WEIGHTS.sum()
     assert sorted(found.weights_) == pytest.approx(sorted(shares), rel=1e-6)
     assert found.n_records_seen_ == round(WEIGHTS.sum() ** 2 / np.sum(WEIGHTS**2))
