@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
 from sfumato.learning.answers.errors import describe_errors
+from sfumato.learning.answers.words import describe_clusters
 from sfumato.learning.clustering.grid_problem import pose_grid
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.verdict import Verdict
@@ -82,6 +83,8 @@ def describe_solution(
     quality = None if plan.kind == "grid" else _describe_quality(plan, snapshot, solution)
     verdict, evidence = solution.verdict, solution.evidence
     decoder, _, _ = solution.solver.partition("/")
+    centroids = plan.space.encoder.decode(solution.centroids)
+    names = [axis.name for axis in plan.axes]
     return make_body(
         ResultBody,
         solution,
@@ -95,7 +98,8 @@ def describe_solution(
         decoder_version=read_version(solution.solver),
         warnings=[*_list_uncovered(plan, snapshot), *solution.warnings],
         snr=snapshot.snr,
-        centroids=plan.space.encoder.decode(solution.centroids).tolist(),
+        centroids=centroids.tolist(),
+        words=describe_clusters(centroids, solution.weights, names),
         **describe_errors(plan, solution),
         quality=quality,
         verdict=_to_body(VerdictBody, verdict),

@@ -20,7 +20,7 @@ def describe_as_html(body: ResultBody, *, verdict: str, reason: str) -> str:
         f"<th><bdi>{escape(each.name)}</bdi>{_in(each.unit)}</th>" for each in body.dimensions
     )
     resolved = body.resolved or [True] * len(body.weights)
-    words = describe_clusters(np.array(body.centroids), np.array(body.weights), names)
+    words = body.words or describe_clusters(np.array(body.centroids), np.array(body.weights), names)
     rows = "".join(
         f"<tr><td>{i}</td><td><bdi>{escape(words[i])}</bdi></td>"
         + "".join(_CELL.format(cell) for cell in [f"{share}{'' if is_resolved else ' *'}", *cells])

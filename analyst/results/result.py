@@ -21,6 +21,7 @@ from sfumato.analyst.results.synthetic import HistogramSource, SyntheticRecords,
 from sfumato.analyst.results.tables import make_frame, read_records
 from sfumato.learning.answers.errors import describe_errors
 from sfumato.learning.answers.questions import Inquiry
+from sfumato.learning.answers.words import describe_clusters
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.generative.columns import Column
 from sfumato.learning.generative.synthesis import Origin
@@ -122,12 +123,15 @@ class DecodeResult:
         """
         decoder, _, version = solution.solver.partition("/")
         verdict, evidence = solution.verdict, solution.evidence
+        centroids = plan.space.encoder.decode(solution.centroids)
+        names = [each.name for each in plan.axes]
         body = make_body(
             ResultBody,
             solution,
             dimensions=[DimensionBody(name=each.name, unit=each.unit) for each in plan.axes],
             search_box={name: list(bounds) for name, bounds in search_box.items()},
-            centroids=plan.space.encoder.decode(solution.centroids).tolist(),
+            centroids=centroids.tolist(),
+            words=describe_clusters(centroids, solution.weights, names),
             mixture=solution.mixture and make_body(MixtureBody, solution.mixture),
             choice=solution.choice and make_body(ChoiceBody, solution.choice),
             residual=float(solution.residual),

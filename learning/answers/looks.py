@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.learning.answers.clusters import WORDS, describe_measurement
+from sfumato.learning.answers.words import describe_clusters
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.looks.measurement import Measurement
@@ -141,6 +142,7 @@ def take_looks(
     assert shares is not None
     assert shares.variances is not None
     weights = np.maximum(shares.points[0], 0.0)
+    weights = weights / weights.sum() if weights.any() else np.array(body.weights)
     refined, errors, bars = body.centroids, body.centroid_errors, body.bars
     if is_refined and known.variances is not None:
         encoder, moved, bars = plan.space.encoder, quantiser.centre + known.points * unit, _BARS
@@ -151,7 +153,8 @@ def take_looks(
         verdict=_judge(body.verdict, measured[-1].verdict),
         centroids=refined,
         centroid_errors=errors,
-        weights=(weights / weights.sum()).tolist() if weights.any() else body.weights,
+        weights=weights.tolist(),
+        words=describe_clusters(np.array(refined), weights, [each.name for each in plan.axes]),
         weight_errors=np.sqrt(shares.variances[0]).tolist(),
         bars=bars,
         looks=LooksBody(

@@ -144,6 +144,11 @@ AnalysisRequest = ComparisonRequest | TimelineRequest | GroupsRequest | DevicesR
 class ClusterBody:
     """A cluster of the common fit."""
 
+    words: str = member(
+        "Where it lies, compared with the others; empty in results of earlier programs.",
+        "high pressure",
+        default="",
+    )
     weight: float = member("Share of the records.", 0.3)
     centre: list[float] = member("Centre, by dimension.", [1.2])
     spread: list[float] | None = member(

@@ -334,6 +334,11 @@ class ResultBody:
         "Centroids, by the falling weight that the sketch gives them.", [[1.2], [3.4]]
     )
     weights: list[float] = member("Share of the records at each centroid.", [0.7, 0.3])
+    words: list[str] = member(
+        "Where each centroid lies, compared with the others; empty in results of earlier programs.",
+        ["low pressure", "high pressure"],
+        default_factory=list,
+    )
     spreads: list[list[float]] | None = member(
         "Standard deviation of each cluster's records, by dimension.", None, default=None
     )
