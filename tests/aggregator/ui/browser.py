@@ -142,7 +142,13 @@ class Page:
 
     def text(self, selector: str = "main") -> str:
         """Return the text of an element, as it is shown."""
-        return str(self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
+        shown = str(self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
+        # English times hold a narrow space, which some versions of its rules do not.
+        return shown.replace("\u202f", " ")
+
+    def all_text(self, selector: str = "main") -> str:
+        """Return the text of an element, with what is folded."""
+        return str(self.evaluate(f"document.querySelector({json.dumps(selector)}).textContent"))
 
     def press(self, *keys: str) -> None:
         """Press keys one after the other, as on a keyboard."""

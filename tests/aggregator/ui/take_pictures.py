@@ -92,16 +92,17 @@ def plan_weather_moments() -> SketchPlan:
 class View:
     """A section of the year's study."""
 
-    section: str
+    section: str | None = None
     ready: str
     asks: bool = True
     then: str = ""
 
-    def open(self, scene: Scene, study: str) -> None:
+    def open(self, scene: Scene, study: str, *, asks: bool = True) -> None:
         """Open the section and wait until it is drawn."""
         page = scene.page
-        scene.enter(f"{scene.aggregator.url}/#studies/{study}/{self.section}".rstrip("/"))
-        if self.asks:
+        place = "" if self.section is None else f"/{study}/{self.section}".rstrip("/")
+        scene.enter(f"{scene.aggregator.url}/#studies{place}")
+        if self.asks and asks:
             page.wait_for("form button.main")
             page.evaluate("document.querySelector('form button.main').click()")
         if self.then:
@@ -116,12 +117,13 @@ class View:
 VIEWS = {
     "patterns": View(section="", ready=".result .plot svg"),
     "synthetic": View(section="", then=".synthetic button", ready=".synthetic .downloads"),
-    "time": View(section="time", ready=".multiples svg"),
+    "time": View(section="time", ready=".strip .plot svg"),
     "compare": View(section="compare?a=5..7&b=10..12&k=5", ready=".moved", asks=False),
     "groups": View(section="groups", ready=".matrix"),
     "devices": View(section="devices", ready=".result table"),
     "plan": View(section="plan", ready="blockquote", asks=False),
     "manage": View(section="manage", ready=".qr"),
+    "studies": View(ready="tbody a[href*='/decodes/']", asks=False),
 }
 WIDTHS = {"desktop": 1280, "phone": 390}
 SCHEMES = ("light", "dark")
@@ -134,15 +136,16 @@ ILLUSTRATIONS = {
 
 
 def look_at_year(aggregator: Aggregator, page: Page, folder: Path) -> None:
-    """Take a picture of every section, at every width, light and dark."""
+    """Take a picture of every section and the list of studies, at every width, light and dark."""
     study = publish_year(aggregator, "weather of three airports", read_plan(days=WINDOW_DAYS))
+    publish_records(aggregator, "weather: pilot", plan_weather_pilot(26_115), read_airports())
     scene = Scene(aggregator, page, study)
     for name, view in VIEWS.items():
-        page.resize(WIDTHS["desktop"])
-        view.open(scene, study)
         for device, width in WIDTHS.items():
+            page.resize(width)
+            # An answer that there is opens with its section.
+            view.open(scene, study, asks=device == "desktop" or name == "manage")
             for scheme in SCHEMES:
-                page.resize(width)
                 page.prefer(scheme)
                 page.evaluate("new Promise(done => setTimeout(done, 200))")
                 page.take_picture(folder / f"{name}-{device}-{scheme}.png")

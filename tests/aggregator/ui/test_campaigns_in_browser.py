@@ -111,7 +111,7 @@ def test_an_operator_leads_a_campaign_from_its_pilot_to_its_answer_on_the_page(
     assert "2 clusters" in shown[1]
     assert "Measured shares: " in shown[2]
     page.evaluate("location.hash = ''")
-    page.wait_for("tbody")
+    page.wait("document.querySelector('main h1')?.textContent === 'Studies'")
     rows = [line.split("\t")[0] for line in page.text("tbody").splitlines() if "warmth" in line]
     assert rows == ["warmth", "then warmth sketch", "then warmth look"]
     assert not page.complaints

@@ -42,20 +42,25 @@ async function showAnswer(id, study, plan, signal) {
   );
 }
 
-/** The card of a study that is not decoded; a `snapshot`, or that of all sketches now, is shown at once. */
-export function answersPanel(study, plan, { snapshot, shows }, signal) {
+/** The card of a study that is not decoded: a `snapshot`, or that of all sketches now, before the form. */
+export function answersPanel(study, plan, snapshot, signal) {
   const title = TITLES[plan.statistic.kind];
   const controls = makeSelectionControls(plan);
   const start = h("button", { type: "submit", class: "main" }, "Show");
   const utility = h("p", { class: "prediction", "aria-live": "polite" });
   const place = h("div", { class: "result" });
 
-  async function run(begin) {
+  let turn = 0;
+  async function run(begin, button = null) {
+    const mine = (turn += 1);
     place.replaceChildren(h("p", { class: "empty" }, "…"));
     await attempt(place, signal, async () => {
-      place.replaceChildren(await showAnswer(await begin(), study, plan, signal));
+      const shown = await showAnswer(await begin(), study, plan, signal);
+      // Somebody may have asked for another meanwhile.
+      if (mine !== turn) return;
+      place.replaceChildren(shown);
       announce(`${title} shown.`);
-    }, start);
+    }, button);
   }
 
   async function freeze() {
@@ -71,23 +76,29 @@ export function answersPanel(study, plan, { snapshot, shows }, signal) {
     .catch((error) => {
       if (!signal.aborted && !(error instanceof Problem)) throw error;
     });
-  if (snapshot || shows) run(snapshot ? async () => snapshot : freeze);
+  if (!snapshot && !study.n_sketches) place.append(h("p", { class: "empty" }, "No device has sent a sketch yet, so there is nothing to show."));
+  else run(snapshot ? async () => snapshot : freeze);
   return h(
     "section",
     { class: "card" },
     h("h2", {}, title),
-    utility,
-    h(
-      "form",
-      {
-        onsubmit: (event) => {
-          event.preventDefault();
-          run(freeze);
-        },
-      },
-      h("div", { class: "fields" }, layOutSelection(controls)),
-      h("div", { class: "buttons" }, start),
-    ),
     place,
+    h(
+      "details",
+      { class: "asking", open: !study.n_sketches },
+      h("summary", {}, "Show other sketches"),
+      utility,
+      h(
+        "form",
+        {
+          onsubmit: (event) => {
+            event.preventDefault();
+            run(freeze, start);
+          },
+        },
+        h("div", { class: "fields" }, layOutSelection(controls)),
+        h("div", { class: "buttons" }, start),
+      ),
+    ),
   );
 }

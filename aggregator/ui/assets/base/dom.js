@@ -50,6 +50,13 @@ export function factList(facts) {
   return h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
+/** Parts that are open where there is room, and folded on a phone. */
+export function fold(title, ...nodes) {
+  return h("details", { open: isWide() }, h("summary", {}, title), nodes);
+}
+
+export const isWide = () => matchMedia("(min-width: 40rem)").matches;
+
 /** Announce a text to screen readers. */
 export function announce(text) {
   document.getElementById("status").textContent = text;
@@ -75,7 +82,7 @@ export function table(caption, heads, rows, { numeric = [], rowClass = null, sta
       "table",
       { class: stacks && "stacks" },
       h("caption", { class: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, heads.map((head, i) => h("th", { scope: "col", class: align(i) }, typeof head === "string" ? named(head) : head)))),
+      h("thead", {}, h("tr", {}, heads.map((head, i) => h(head === "" ? "td" : "th", { scope: head === "" ? null : "col", class: align(i) }, typeof head === "string" ? named(head) : head)))),
       h(
         "tbody",
         {},

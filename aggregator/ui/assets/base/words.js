@@ -110,8 +110,18 @@ export function searchedWithin(box, dimensions) {
     .join(", ");
 }
 
+const MOMENT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
+const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeZone: "UTC" });
+
+/** A time as the reader writes times, in UTC. */
 export function utc(time) {
-  return `${time.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+  return `${MOMENT.format(time)} UTC`;
+}
+
+/** A day, with its time where that is not midnight. */
+export function day(time) {
+  const at = new Date(time);
+  return at % 86_400_000 ? utc(at) : DATE.format(at);
 }
 
 /** The days from one time until before another, or the times where they are within a day; as the reader writes dates. */

@@ -32,14 +32,15 @@ export function reach(values, { room = 0.08, least = 0, keep = [] } = {}) {
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-const NAMES = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const MONTH = new Intl.DateTimeFormat(undefined, { month: "short", timeZone: "UTC" });
+const DAYS = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", timeZone: "UTC" });
 const CLOCKS = [1, 5, 15, 30].map((n) => n * MINUTE).concat([1, 3, 6, 12].map((n) => n * HOUR), [1, 2, 7, 14].map((n) => n * DAY));
 const two = (number) => String(number).padStart(2, "0");
 
 function clockText(time, step) {
   const date = new Date(time);
   if (step < DAY && time % DAY) return `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}`;
-  return `${date.getUTCDate()} ${NAMES[date.getUTCMonth()]}`;
+  return DAYS.format(date);
 }
 
 /** Round times between two, in UTC, with texts that have room in a width. */
@@ -57,7 +58,7 @@ export function timeTicks(low, high, width) {
     for (let i = Math.floor((12 * start.getUTCFullYear() + start.getUTCMonth()) / months) * months; ; i += months) {
       const at = Date.UTC(Math.floor(i / 12), i % 12);
       if (at > high) break;
-      if (at >= low) ticks.push({ at, text: i % 12 ? NAMES[i % 12] : String(Math.floor(i / 12)) });
+      if (at >= low) ticks.push({ at, text: i % 12 ? MONTH.format(at) : String(Math.floor(i / 12)) });
     }
     if (fits(ticks.length, 4)) return ticks.length ? ticks : [{ at: low, text: clockText(low, DAY) }];
   }

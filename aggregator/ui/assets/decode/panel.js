@@ -3,7 +3,7 @@
 import { Problem, request } from "../base/api.js";
 import { axesOf } from "../base/axes.js";
 import { h } from "../base/dom.js";
-import { makeJob } from "../base/job.js";
+import { jobCard } from "../base/job.js";
 import { showResult } from "./result.js";
 import { field, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
 import { describeUtility } from "../study/statistic.js";
@@ -32,21 +32,6 @@ function readRequest(controls, plan) {
   };
 }
 
-function makeForm(controls, plan, onsubmit, buttons) {
-  return h(
-    "form",
-    { onsubmit },
-    h(
-      "div",
-      { class: "fields" },
-      field("Clusters k", controls.k),
-      layOutSelection(controls),
-    ),
-    !isGrid(plan) && h("label", { class: "check" }, controls.choose, h("span", {}, "Try every number of clusters up to k and recommend one")),
-    h("div", { class: "buttons" }, buttons),
-  );
-}
-
 /** Update the prediction beside the form when k changes. */
 function predict(study, plan, controls, signal) {
   const words = h("p", { class: "prediction", "aria-live": "polite" });
@@ -66,42 +51,41 @@ function predict(study, plan, controls, signal) {
   return words;
 }
 
-/** The card with form, progress and result; `decode` is an existing decode to show at once. */
+/** The card of the decodes; `decode` is an existing decode to show first. */
 export function decodePanel({ study, plan, rest: decode, scope, signal }, onended) {
   const controls = makeControls(plan);
+  const path = `/v1/studies/${study.study_id}/decodes`;
   const box = searchedWithin(study.search_box ?? {}, plan.dimensions);
-  const start = h("button", { type: "submit", class: "main" }, "Decode");
-  const job = makeJob({
+  return jobCard({
+    title: "Typical patterns",
     what: "decode",
-    start,
-    signal,
+    verb: "Decode",
+    again: "Decode other sketches, or another number of clusters",
+    none: "Nothing was decoded yet. Choose k and press “Decode”.",
+    asking: (buttons, onsubmit) => [
+      predict(study, plan, controls, signal),
+      box && h("p", { class: "note" }, `Decodes search within ${box}.`),
+      h(
+        "form",
+        { onsubmit },
+        h("div", { class: "fields" }, field("Clusters k", controls.k), layOutSelection(controls)),
+        !isGrid(plan) && h("label", { class: "check" }, controls.choose, h("span", {}, "Try every number of clusters up to k and recommend one")),
+        buttons,
+      ),
+    ],
     showEnd: async (ended) => {
       const snapshot = await request(`/v1/snapshots/${ended.snapshot_id}`, { signal });
       return showResult(ended, snapshot, plan, { study, scope, signal });
     },
-  });
-
-  async function create() {
-    const body = readRequest(controls, plan);
-    const made = await request(`/v1/studies/${study.study_id}/decodes`, { method: "POST", body, signal });
+    stored: decode ? `/v1/decodes/${decode}` : null,
+    latest: { path, fits: () => true },
     // Reloading the page then shows the same decode.
-    history.replaceState(null, "", `#studies/${study.study_id}/decodes/${made.decode_id}`);
-    return `/v1/decodes/${made.decode_id}`;
-  }
-
-  const submit = (event) => {
-    event.preventDefault();
-    if (!start.disabled) job.run(create).then(onended);
-  };
-  if (decode) job.run(async () => `/v1/decodes/${decode}`);
-  return h(
-    "section",
-    { class: "card" },
-    h("h2", {}, "Typical patterns"),
-    predict(study, plan, controls, signal),
-    box && h("p", { class: "note" }, `Decodes search within ${box}.`),
-    makeForm(controls, plan, submit, [start, job.cancel]),
-    job.progress,
-    job.place,
-  );
+    pin: ({ decode_id: id }) => {
+      history.replaceState(null, "", `#studies/${study.study_id}/decodes/${id}`);
+      return `/v1/decodes/${id}`;
+    },
+    create: () => request(path, { method: "POST", body: readRequest(controls, plan), signal }),
+    onended,
+    signal,
+  });
 }

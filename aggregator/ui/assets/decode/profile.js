@@ -17,6 +17,8 @@ const LETTER = 8.4;
 const LEAST_WIDTH = 1.5;
 const MOST_WIDTH = 16;
 const LABEL_GAP = 19;
+// From an axis to the middle of the text of its ticks.
+const TICK = 16;
 
 /** The range of an axis: the plan's bounds, or the centroids with their spreads. */
 export function rangeOf(rows, dimensions, i, whole) {
@@ -31,19 +33,14 @@ export function rangeOf(rows, dimensions, i, whole) {
   return [Math.max(lower, low - room), Math.min(upper, high + room)];
 }
 
-function curve(points) {
-  return points
-    .map(([x, y], i) => {
-      if (!i) return `M${x},${y}`;
-      const [before, level] = points[i - 1];
-      const middle = (before + x) / 2;
-      return `C${middle},${level} ${middle},${y} ${x},${y}`;
-    })
-    .join("");
-}
+/** Straight from axis to axis: they have no order, and nothing lies between them. */
+const corners = (points) => `M${points.join("L")}`;
 
-function ribbon(upper, lower) {
-  return `${curve(upper)}L${curve(lower.reverse()).slice(1)}Z`;
+/** The level of a line at a place, and half of its width there. */
+function levelAt(points, at) {
+  const i = Math.max(1, points.findIndex(([x]) => x >= at));
+  const [[x0, y0], [x1, y1]] = points.length > 1 ? [points[i - 1], points[i]] : [points[0], [points[0][0] + 1, points[0][1]]];
+  return y0 + ((at - x0) / (x1 - x0)) * (y1 - y0);
 }
 
 /** Move labels apart; keep their order and stay inside. */
@@ -72,14 +69,16 @@ function toScales(rows, dimensions) {
 }
 
 /** Draw an axis; where names have no room beside each other, every other one is a row higher. */
-function drawAxis(dimension, x, gap, range, level, isLast, i, { rows, top, width }) {
+function drawAxis(dimension, x, gap, range, level, isLast, i, { rows, top, width, lines }) {
   const lift = rows > 1 ? ROW * (1 - (i % 2)) : 0;
   // The first and the last name lie within the picture.
   const side = rows === 1 ? "middle" : i === 0 ? "start" : isLast ? "end" : "middle";
   const at = { start: 2, middle: x, end: width - 2 }[side];
   const room = Math.floor((rows === 1 ? gap : side === "middle" ? 2 * gap - 8 : 1.5 * gap) / LETTER);
   const head = top - 4 - lift;
-  const ticks = ticksBetween(...range, 4);
+  // The shares are to the right of the last axis.
+  const middle = x + (isLast ? -1 : 1) * TICK;
+  const ticks = ticksBetween(...range, 8).filter((tick) => lines.every(({ points, width: wide }) => Math.abs(levelAt(points, middle) - level(tick)) > wide / 2 + 7));
   return s(
     "g",
     { class: "axis" },
@@ -89,24 +88,24 @@ function drawAxis(dimension, x, gap, range, level, isLast, i, { rows, top, width
     s("text", { x: at, y: head - 17, class: `unit ${side}` }, cut(unitOf(dimension), room)),
     ticks.map((tick) => [
       s("line", { x1: x - 3, x2: x + 3, y1: level(tick), y2: level(tick) }),
-      // The shares are to the right of the last axis.
       s("text", { x: isLast ? x - 6 : x + 6, y: level(tick) + 3.5, class: "tick", "text-anchor": isLast ? "end" : "start" }, label(dimension, tick)),
     ]),
   );
 }
 
+const placesOf = (row, places, levels, shift = 0) => row.centroid.map((value, i) => [places[i], levels[i](value + shift * (row.spread ? row.spread[i] : 0))]);
+const widthOf = ({ weight }, heaviest) => Math.max(LEAST_WIDTH, (MOST_WIDTH * weight) / heaviest);
+
 function drawCluster(row, places, levels, heaviest, n) {
   // Bars of clusters that are alike on an axis stand beside each other.
   const shift = APART * (row.number - (n + 1) / 2);
-  const at = (shift) =>
-    row.centroid.map((value, i) => [places[i], levels[i](value + shift * (row.spread ? row.spread[i] : 0))]);
-  const width = Math.max(LEAST_WIDTH, (MOST_WIDTH * row.weight) / heaviest);
+  const at = (side) => placesOf(row, places, levels, side);
   return s(
     "g",
     { class: `cluster ${row.colour}`, "data-number": row.number },
-    s("title", {}, `Cluster ${row.number}, ${share(row.weight)}`),
-    row.spread && s("path", { class: "ribbon", d: ribbon(at(1), at(-1)) }),
-    s("path", { class: "line", d: curve(at(0)), "stroke-width": width.toFixed(2) }),
+    s("title", {}, `Cluster ${row.number}, ${row.words}, ${share(row.weight)}`),
+    row.spread && s("path", { class: "ribbon", d: `${corners([...at(1), ...at(-1).reverse()])}Z` }),
+    s("path", { class: "line", d: corners(at(0)), "stroke-width": widthOf(row, heaviest).toFixed(2) }),
     row.errors &&
       row.centroid.map((value, i) =>
         s("line", { class: "error", x1: places[i] + shift, x2: places[i] + shift, y1: levels[i](value - BAR * row.errors[i]), y2: levels[i](value + BAR * row.errors[i]) }),
@@ -137,6 +136,7 @@ function draw(rows, dimensions, wanted, whole) {
     };
   });
   const heaviest = Math.max(...rows.map(({ weight }) => weight), Number.MIN_VALUE);
+  const lines = rows.map((row) => ({ points: placesOf(row, places, levels), width: widthOf(row, heaviest) }));
   return s(
     "svg",
     {
@@ -149,7 +149,7 @@ function draw(rows, dimensions, wanted, whole) {
     s("filter", { id: "soft", x: "-10%", y: "-10%", width: "120%", height: "120%" }, s("feGaussianBlur", { stdDeviation: 5 })),
     // Draw heavy clusters first, so that no line is hidden.
     rows.map((row) => drawCluster(row, places, levels, heaviest, rows.length)),
-    dimensions.map((dimension, i) => drawAxis(dimension, places[i], gap, rangeOf(rows, dimensions, i, whole), levels[i], i > 0 && i === n - 1, i, { rows: names, top, width })),
+    dimensions.map((dimension, i) => drawAxis(dimension, places[i], gap, rangeOf(rows, dimensions, i, whole), levels[i], i > 0 && i === n - 1, i, { rows: names, top, width, lines })),
     drawLabels(rows, places[0] - 13, levels[0], ({ number }) => String(number), "end", height),
     drawLabels(rows, places[n - 1] + 13, levels[n - 1], ({ weight }) => share(weight, 0), "start", height),
   );

@@ -1,6 +1,6 @@
 // The result of a decode: table, picture, verdict and evidence.
 
-import { factList, h, picture, s, table, warningList } from "../base/dom.js";
+import { factList, h, named, picture, s, table, warningList } from "../base/dom.js";
 import { downloadButtons } from "../base/downloads.js";
 import { showClusters } from "../answers/clusters.js";
 import { axesOf } from "../base/axes.js";
@@ -10,7 +10,7 @@ import { lookPanel } from "./look.js";
 import { makePlot } from "./profile.js";
 import { syntheticPanel } from "./synthetic.js";
 import { describeExcluded, describeSource } from "../study/selection.js";
-import { count, decimalsOf, duration, fixed, rounded, searchedWithin, share, whole, withUnit } from "../base/words.js";
+import { count, decimalsOf, duration, fixed, rounded, searchedWithin, share, unitOf, whole, withUnit } from "../base/words.js";
 
 const COLOURS = 10;
 
@@ -25,8 +25,12 @@ function sortByWeight(result) {
     isResolved: result.resolved ? result.resolved[i] : true,
     weightError: result.weight_errors?.[i] ?? null,
     errors: result.centroid_errors?.[i] ?? null,
+    words: result.words?.[i] ?? "",
   }));
 }
+
+/** A cluster by its number and words, for sentences. */
+const nameOf = ({ number, words }) => (words ? `${number} (${words})` : String(number));
 
 const TONES = { sound: "good", rough: "fair", doubtful: "poor", "do not use": "bad" };
 
@@ -40,18 +44,24 @@ function showVerdict({ verdict }) {
   );
 }
 
-function showQuality(result, plan) {
-  const band = result.band ?? result.quality;
-  if (!band) return null;
-  // Only Fourier features have a signal-to-noise ratio.
-  const title = plan.statistic.kind === "fourier" ? `Signal to noise ${rounded(result.snr)}: ` : "Expected quality: ";
-  return h(
-    "p",
-    { class: "quality" },
-    h("strong", {}, title),
-    `${band.statement}. `,
-    h("span", { class: "note" }, "Relative SSE is the squared error divided by that of k-means on the raw records. Nine in ten answers with similar evidence were in this range."),
+/** Centres at a bound of the plan: records beyond it would be counted there. */
+function describeEdges(rows, axes) {
+  return rows.flatMap((row) =>
+    axes.flatMap(({ name, unit, lower, upper, isLevel }, i) => {
+      const room = 1e-3 * (upper - lower);
+      const side = row.centroid[i] <= lower + room ? "lower" : row.centroid[i] >= upper - room ? "upper" : null;
+      return side && !isLevel ? [`cluster ${nameOf(row)} lies at the ${side} bound of ${name}, ${rounded(side === "lower" ? lower : upper)} ${unitOf({ unit })}`.trimEnd()] : [];
+    }),
   );
+}
+
+function describeQuality(result, plan) {
+  const band = result.band ?? result.quality;
+  return [
+    // Only Fourier features have a signal-to-noise ratio.
+    ...(plan.statistic.kind === "fourier" ? [["Signal to noise", rounded(result.snr)]] : []),
+    ...(band ? [["Expected quality", `${band.statement}: the squared error divided by that of k-means on the raw records; nine in ten answers with similar evidence were in this range`]] : []),
+  ];
 }
 
 function showChoice(choice) {
@@ -65,7 +75,7 @@ function showChoice(choice) {
   const heads = ["Clusters", "Unexplained", "Expected from noise", ""];
   return h(
     "details",
-    { open: true },
+    {},
     h("summary", {}, choice.statement),
     table("How many clusters", heads, rows, { numeric: [0, 1, 2] }),
   );
@@ -91,11 +101,15 @@ function showSpread(spread, axis, decimals) {
 function showTable(rows, dimensions, pick) {
   const decimals = dimensions.map((_, i) => decimalsOf(rows.map(({ centroid }) => centroid[i])));
   const cells = rows.map((row) => [
-    h(
-      "button",
-      { type: "button", class: `swatch ${row.colour}`, "aria-pressed": "false", "aria-label": `Highlight cluster ${row.number}`, onclick: () => pick(row.number) },
-      whole(row.number),
-    ),
+    [
+      h(
+        "button",
+        { type: "button", class: `swatch ${row.colour}`, "aria-pressed": "false", "aria-label": `Highlight cluster ${row.number}`, onclick: () => pick(row.number) },
+        whole(row.number),
+      ),
+      " ",
+      named(row.words),
+    ],
     [share(row.weight), row.weightError !== null && h("small", { class: "spread" }, ` (${share(row.weightError)})`)],
     ...row.centroid.map((value, i) => [
       dimensions[i].isLevel ? share(Math.min(1, Math.max(0, value)), 0) : fixed(value, decimals[i]),
@@ -104,7 +118,7 @@ function showTable(rows, dimensions, pick) {
     ]),
   ]);
   const numeric = cells[0].map((_, i) => i).slice(1);
-  return table("Centroids", ["#", "Share", ...dimensions.map(withUnit)], cells, { numeric });
+  return table("Centroids", ["Cluster", "Share", ...dimensions.map(withUnit)], cells, { numeric, stacks: true });
 }
 
 /** What second looks measured, beside what the sketch alone predicts. */
@@ -121,10 +135,10 @@ function showLooks({ looks: taken }) {
   ];
 }
 
-/** What the error bars are worth; rough ones are said to be so. */
+/** What the error bars are worth, where they are not stated in full. */
 function showBars({ bars }) {
-  if (!bars) return null;
-  return h("p", { class: "note" }, bars.word === "none" ? h("strong", {}, "No error bars. ") : h("strong", {}, `Error bars: ${bars.word}. `), bars.sentence);
+  if (!bars || bars.word === "stated") return null;
+  return h("p", { class: "note" }, h("strong", {}, bars.word === "none" ? "No error bars: " : "Rough error bars: "), bars.sentence);
 }
 
 /** Agreement and error over the number of clusters, where the decode has tried several. */
@@ -170,7 +184,7 @@ function describeEvidence(evidence) {
     ["Members of the pool", `differ by ${share(evidence.disagreement)} of the SSE on average, at most ${share(evidence.worst_disagreement)}`],
     ["Spread within a cluster", `${rounded(evidence.spread_over_scale)} times the plan's scale`],
     ["Far from all clusters", `below ${share(Math.max(evidence.far_share, evidence.hidden_share))} of the records would go unseen`],
-    ["Outside the plan's bounds", share(evidence.edge_share)],
+    ["Tails of the model beyond the plan's bounds", `${share(evidence.edge_share)}; they count as at the bound. No record lies there: bells are wider than columns that end at a bound`],
   ];
 }
 
@@ -180,9 +194,11 @@ function describeInfluence(found) {
   return [[`The ${found.source} that matters most, of ${whole(found.n_sources)}`, `without it these centroids have ${rounded(found.ratio)} times the SSE of better ones; ${cluster}`]];
 }
 
-function showDetails(decode, result) {
+function showDetails(decode, result, plan) {
   const box = searchedWithin(result.search_box, result.dimensions);
   return [
+    ...describeQuality(result, plan),
+    ...(result.bars ? [["Error bars", `${result.bars.word}: ${result.bars.sentence}`]] : []),
     ...(box ? [["Searched within", box]] : []),
     ["Decoder", `${decode.decoder}, version ${decode.decoder_version}, seed ${decode.seed}, ${duration(Math.max(1, Math.round(result.seconds)))}`],
     ...describeEvidence(result.evidence),
@@ -215,7 +231,7 @@ export function showResult(decode, snapshot, plan, { study, scope, signal }) {
     }
   };
   const centroids = showTable(rows, dimensions, pick);
-  const blurred = rows.filter(({ isResolved }) => !isResolved).length;
+  const blurred = rows.filter(({ isResolved }) => !isResolved);
   for (const [i, line] of [...centroids.querySelectorAll("tbody tr")].entries()) {
     line.classList.toggle("blurred", !rows[i].isResolved);
   }
@@ -229,19 +245,18 @@ export function showResult(decode, snapshot, plan, { study, scope, signal }) {
     {},
     h("h3", {}, `${count(rows.length, "cluster")}`),
     showVerdict(result),
-    h("p", {}, describeSource(snapshot, plan)),
-    showQuality(result, plan),
-    explainAxes(dimensions),
-    warningList([...describeExcluded(snapshot, "decode again"), ...result.warnings]),
-    showChoice(result.choice),
+    warningList([...describeExcluded(snapshot, "decode again"), ...result.warnings, ...describeEdges(rows, dimensions)]),
     showBars(result),
+    h("p", {}, describeSource(snapshot, plan)),
     withhold(result, [plot.node, centroids, downloadButtons("centroids", { data: () => result, rows: () => csvOf(rows, dimensions), pictures: plot.node })]),
-    blurred > 0 && h("p", { class: "note" }, `${count(blurred, "centroid")} in grey cannot be distinguished from noise.`),
+    blurred.length > 0 && h("p", { class: "note" }, `In grey, for noise alone may have made ${blurred.length > 1 ? "them" : "it"}: cluster ${blurred.map(nameOf).join(", cluster ")}.`),
     rows[0].spread && h("p", { class: "note" }, `± is one standard deviation within the cluster.${rows[0].errors ? " In brackets: the standard error of the centroid and of the share." : ""}`),
+    explainAxes(dimensions),
     showLooks(result),
+    showChoice(result.choice),
     showStability(result),
     result.bars && [askPanel(decode, plan, signal), syntheticPanel(decode, signal)],
     rows[0].spread && lookPanel(decode, study, scope, signal),
-    h("details", {}, h("summary", {}, "Details of the decode"), factList(showDetails(decode, result))),
+    h("details", {}, h("summary", {}, "How this was computed"), factList(showDetails(decode, result, plan))),
   );
 }

@@ -1,7 +1,7 @@
 // Changes of clusters: arrows in standard deviations, and their table.
 
 import { h, picture, s, table } from "../base/dom.js";
-import { chance, count, cut, fixed, signed } from "../base/words.js";
+import { chance, count, cut, fixed, signed, unitOf } from "../base/words.js";
 import { LETTER, arrow, bottomAxis, dot, errorBar, frame, legend, numberTicks, reach, scale } from "../chart/chart.js";
 
 const LANE = 26;
@@ -15,13 +15,29 @@ export function quantityOf({ quantity, dimension }) {
   return quantity === "variance" ? "width" : "share";
 }
 
-/** An estimate in the unit that readers know: standard deviations, or per cent. */
-export function describeEstimate({ dimension, estimate, error }) {
-  if (dimension !== null) return `${signed(estimate)} ± ${fixed(error, 2)} sd`;
-  return `${signed(100 * Math.expm1(estimate), 0)}% ± ${fixed(100 * Math.exp(estimate) * error, 0)}%`;
+/** A cluster of an answer by its number and words. */
+export function clusterName({ clusters }, k) {
+  return `cluster ${k + 1}${clusters[k].words ? ` (${clusters[k].words})` : ""}`;
 }
 
-function draw(changes, k, width) {
+/** An estimate in the unit that readers know: that of the column, or per cent. */
+export function describeEstimate({ cluster, dimension, estimate, error }, { clusters, dimensions }) {
+  if (dimension === null) return `${signed(100 * Math.expm1(estimate), 0)}% ± ${fixed(100 * Math.exp(estimate) * error, 0)}%`;
+  const i = dimensions.findIndex(({ name }) => name === dimension);
+  const spread = clusters[cluster].spread?.[i];
+  if (!(spread * error > 0)) return `${signed(estimate)} ± ${fixed(error, 2)} sd`;
+  const decimals = Math.min(6, Math.max(0, -Math.floor(Math.log10(spread * error))));
+  return `${signed(spread * estimate, decimals)} ± ${fixed(spread * error, decimals)} ${unitOf(dimensions[i])}`.trimEnd();
+}
+
+/** The surest changes in words: what happened to which cluster, in units. */
+export function describeMoves(changes, result, most = 3) {
+  const named = changes.filter((each) => each.is_named).sort((a, b) => Math.abs(b.z) - Math.abs(a.z));
+  const told = named.slice(0, most).map((each) => `${clusterName(result, each.cluster)}: ${quantityOf(each)} ${describeEstimate(each, result)}`);
+  return [...told, ...(named.length > most ? [`${count(named.length - most, "more change")}`] : [])];
+}
+
+function draw(changes, result, width) {
   const isNarrow = width < NARROW;
   const names = changes.map(quantityOf);
   const left = isNarrow ? 12 : Math.min(0.3 * width, 8 * Math.max(...names.map((name) => name.length)) + 24);
@@ -29,7 +45,7 @@ function draw(changes, k, width) {
   const limits = changes.flatMap(({ estimate, error }) => [estimate - 2 * error, estimate + 2 * error]);
   const most = Math.max(...reach(limits, { keep: [0] }).map(Math.abs), 0.2);
   const x = scale([-most, most], [left, width - 12]);
-  const groups = Array.from({ length: k }, (_, i) => changes.filter(({ cluster }) => cluster === i)).filter(({ length }) => length);
+  const groups = result.clusters.map((_, i) => changes.filter(({ cluster }) => cluster === i)).filter(({ length }) => length);
   let y = 0;
   const drawn = groups.map((group) => {
     const { cluster } = group[0];
@@ -38,14 +54,14 @@ function draw(changes, k, width) {
     return s(
       "g",
       { class: `c${cluster % 10}` },
-      s("text", { class: "label", x: 0, y: top + 18 }, `Cluster ${cluster + 1}`),
+      s("text", { class: "label", x: 0, y: top + 18 }, cut(`${cluster + 1} ${result.clusters[cluster].words ?? ""}`.trimEnd(), Math.floor(width / LETTER) - 4)),
       group.map((change, i) => {
         const at = top + HEAD + lane * i + (isNarrow ? 24 : 10);
         const { estimate, error, is_named: isNamed } = change;
         return s(
           "g",
           { class: isNamed ? "moved named" : "moved" },
-          s("title", {}, `${quantityOf(change)}: ${describeEstimate(change)}. ${change.words}`),
+          s("title", {}, `${quantityOf(change)}: ${describeEstimate(change, result)}`),
           s("text", { class: "what", x: isNarrow ? 0 : 8, y: isNarrow ? at - 10 : at + 4 }, cut(quantityOf(change), isNarrow ? 40 : Math.floor((left - 16) / LETTER))),
           errorBar([x(estimate - 2 * error), at], [x(estimate + 2 * error), at]),
           Math.abs(x(estimate) - x(0)) > 2 ? arrow(x(0), x(estimate), at) : dot(x(0), at, 2),
@@ -65,38 +81,37 @@ function draw(changes, k, width) {
 }
 
 /** The picture of the changes, with what its marks mean. */
-export function showArrows(changes, clusters) {
-  if (!changes.length) return null;
+export function showArrows(result) {
+  if (!result.changes.length) return null;
   return [
-    picture((width) => draw(changes, clusters.length, width)).canvas,
+    picture((width) => draw(result.changes, result, width)).canvas,
     legend([
       ["named", "change that noise hardly explains"],
       ["moved", "may be noise"],
       ["bar", "two standard errors"],
     ]),
-    h("p", { class: "note" }, "A centre moves in standard deviations of its cluster. Share and width are on a logarithmic scale: +0.1 is about +10%."),
+    h("p", { class: "note" }, "In the picture a centre moves in standard deviations of its cluster; share and width are on a logarithmic scale, where +0.1 is about +10%. The table has the units."),
   ];
 }
 
-export function listChanges(changes) {
-  const order = [...changes].sort((a, b) => a.p - b.p || Math.abs(b.z) - Math.abs(a.z));
+export function listChanges(result) {
+  const order = [...result.changes].sort((a, b) => a.p - b.p || Math.abs(b.z) - Math.abs(a.z));
   const named = order.filter((each) => each.is_named);
   const others = order.filter((each) => !each.is_named);
   return [
-    named.length ? tabulate("Changes", named) : h("p", { class: "empty" }, "No single change can be told from noise."),
-    others.length > 0 && h("details", {}, h("summary", {}, `${count(others.length, "more quantity", "more quantities")}, whose change may be noise`), tabulate("Quantities whose change may be noise", others)),
+    named.length ? tabulate("Changes", named, result) : h("p", { class: "empty" }, "No single change can be told from noise."),
+    others.length > 0 && h("details", {}, h("summary", {}, `${count(others.length, "more quantity", "more quantities")}, whose change may be noise`), tabulate("Quantities whose change may be noise", others, result)),
   ];
 }
 
-function tabulate(caption, changes) {
+function tabulate(caption, changes, result) {
   const rows = changes.map((change) => [
-    String(change.cluster + 1),
+    clusterName(result, change.cluster),
     h("bdi", {}, quantityOf(change)),
-    describeEstimate(change),
-    fixed(change.z, 1),
+    describeEstimate(change, result),
     chance(change.p),
   ]);
-  return table(caption, ["Cluster", "Quantity", "Change", "z", "Chance (adjusted)"], rows, { numeric: [2, 3, 4], stacks: true });
+  return table(caption, ["Cluster", "Quantity", "Change", "Chance"], rows, { numeric: [2, 3], stacks: true });
 }
 
 export function csvOfChanges(changes) {

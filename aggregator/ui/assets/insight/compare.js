@@ -2,11 +2,11 @@
 
 import { h, picture, s } from "../base/dom.js";
 import { downloadButtons } from "../base/downloads.js";
-import { chance, count, fixed, rounded, share, utc } from "../base/words.js";
+import { chance, count, day, fixed, rounded, share } from "../base/words.js";
 import { dot, errorBar, frame, bottomAxis, numberTicks, reach, scale } from "../chart/chart.js";
 import { field, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
-import { csvOfChanges, listChanges, showArrows } from "./changes.js";
-import { analysisPanel, clustersInput, describeCluster, showWords } from "./job.js";
+import { csvOfChanges, describeMoves, listChanges, showArrows } from "./changes.js";
+import { analysisPanel, caveatsOf, clustersInput, describeCluster, showWords } from "./job.js";
 
 /** Read a selection such as `3..7` from the address into controls. */
 function fill(controls, query, name, plan) {
@@ -28,7 +28,7 @@ function drawSize({ size, size_error: error }, smallest, width) {
   return frame(
     width,
     64,
-    `Size ${fixed(size, 2)} ± ${fixed(error, 2)} scales`,
+    `Size ${fixed(size, 2)} ± ${fixed(error, 2)}`,
     s("line", { class: "track", x1: x(0), x2: width - 16, y1: y, y2: y }),
     s("rect", { class: "value", x: x(0), y: y - 6, width: Math.max(1, x(size) - x(0)), height: 12 }),
     errorBar([x(Math.max(0, size - error)), y], [x(size + error), y]),
@@ -38,8 +38,8 @@ function drawSize({ size, size_error: error }, smallest, width) {
   );
 }
 
-function showSides({ n_records: records, n_sketches: sketches, snrs }, asked, plan) {
-  const at = (slot) => utc(new Date(1000 * (plan.window.origin + slot * plan.window.length_s))).replace(" 00:00 UTC", "");
+function showSides({ n_records: records, n_sketches: sketches }, asked, plan) {
+  const at = (slot) => day(1000 * (plan.window.origin + slot * plan.window.length_s));
   const describe = ({ first_slot: first, last_slot: last, labels }) =>
     [
       ...Object.entries(labels ?? {}).map(([name, value]) => `${name} ${value}`),
@@ -53,29 +53,36 @@ function showSides({ n_records: records, n_sketches: sketches, snrs }, asked, pl
     { class: "sides" },
     [asked.first, asked.second].map((side, i) => [
       h("dt", { class: `c${i}` }, "AB"[i]),
-      h("dd", {}, h("bdi", {}, describe(side)), records && h("small", {}, `${count(sketches[i], "sketch", "sketches")}, ${count(Math.round(records[i]), "record")}, signal to noise ${rounded(snrs[i])}`)),
+      h("dd", {}, h("bdi", {}, describe(side)), records && h("small", {}, `${count(sketches[i], "sketch", "sketches")}, ${count(Math.round(records[i]), "record")}`)),
     ]),
   );
 }
 
+/** Whether A and B differ, in what, and how surely. */
+function describeDifference(result, { level }) {
+  const moves = describeMoves(result.changes, result, 4);
+  if (result.p >= level) return [`No difference of A and B can be told from noise`, ...caveatsOf(result)];
+  const verdict = result.is_alarm ? "B differs from A" : "B differs from A, by less than counts";
+  return [verdict, ...(moves.length ? moves : ["No single cluster accounts for it"]), `Noise alone makes such a difference with probability ${chance(result.p)}`, ...caveatsOf(result)];
+}
+
 function show(plan) {
   return ({ result, request: asked }) => {
-    const arrows = h("div", {}, showArrows(result.changes, result.clusters));
+    const arrows = h("div", {}, showArrows(result));
     return [
+      showWords(describeDifference(result, asked), result.is_alarm ? "bad" : "good"),
       showSides(result, asked, plan),
-      showWords(result, result.is_alarm ? "bad" : "good"),
-      h("h3", {}, "How large, how certain"),
-      h("div", { class: "size" }, picture((width) => drawSize(result, asked.smallest_shift, width)).canvas),
-      h(
-        "p",
-        {},
-        h("strong", {}, `${fixed(result.size, 2)} ± ${fixed(result.size_error, 2)} scales`),
-        `: by so many of the plan's scales every record would have to shift to look like this. Noise alone makes a difference like this with probability ${chance(result.p)}; an alarm needs less than ${share(asked.level, 1)} and a size above ${rounded(asked.smallest_shift)}, the dashed line.`,
-      ),
       h("h3", {}, "Which clusters moved"),
       arrows,
       h("h3", {}, "Every change"),
-      listChanges(result.changes),
+      listChanges(result),
+      h(
+        "details",
+        {},
+        h("summary", {}, "How large it is in all"),
+        h("div", { class: "size" }, picture((width) => drawSize(result, asked.smallest_shift, width)).canvas),
+        h("p", {}, h("strong", {}, `Size ${fixed(result.size, 2)} ± ${fixed(result.size_error, 2)}`), `: an alarm needs a size above ${rounded(asked.smallest_shift)}, the dashed line, and a chance below ${share(asked.level, 1)}.`),
+      ),
       h("details", {}, h("summary", {}, "The clusters"), h("ol", {}, result.clusters.map((each) => h("li", {}, h("bdi", {}, describeCluster(each, result.dimensions)))))),
       downloadButtons("comparison", { data: () => result, rows: () => csvOfChanges(result.changes), pictures: arrows }),
     ];
@@ -88,12 +95,13 @@ export function comparePanel(context) {
   const sides = [makeSelectionControls(plan), makeSelectionControls(plan)];
   sides.forEach((controls, i) => fill(controls, query, "ab"[i], plan));
   const k = clustersInput(plan, query);
-  const { node } = analysisPanel({
+  return [analysisPanel({
     context,
     kind: "comparison",
     section: "compare",
     title: "Compare",
     verb: "Compare A with B",
+    again: "Compare other selections",
     lead: "Two selections without a common sketch: two times, two places, or both.",
     runNow: query.has("a") && query.has("b"),
     fields: [
@@ -105,6 +113,5 @@ export function comparePanel(context) {
       return { first, second, n_clusters: Number(k.value) };
     },
     show: show(plan),
-  });
-  return [node];
+  })];
 }

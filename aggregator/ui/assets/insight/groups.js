@@ -2,13 +2,15 @@
 
 import { h, named, picture, s, table } from "../base/dom.js";
 import { downloadButtons } from "../base/downloads.js";
-import { chance, cut, fixed, whole } from "../base/words.js";
+import { chance, count, cut, fixed, whole } from "../base/words.js";
 import { LETTER, dot, frame, reach, scale } from "../chart/chart.js";
 import { spreadOut } from "../decode/profile.js";
 import { field, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
-import { analysisPanel, clustersInput, showWords } from "./job.js";
+import { describeMoves } from "./changes.js";
+import { analysisPanel, caveatsOf, clustersInput, showWords } from "./job.js";
 
 const SURE = 0.05;
+const MOST_TOLD = 3;
 const LINE = 26;
 const NAME = 140;
 
@@ -83,27 +85,43 @@ function drawMap({ map }, width) {
       const room = Math.floor((isLeft ? at[i][0] : width - at[i][0]) / LETTER) - 3;
       return s("g", { class: `c${i % 10}` }, dot(...at[i], 6, { class: "place" }), s("text", { class: "what", x: at[i][0] + (isLeft ? -10 : 10), y: levels[i] + 4, "text-anchor": isLeft ? "end" : "start" }, s("title", {}, value), cut(value, Math.max(4, room))));
     }),
-    s("g", { class: "ruler" }, s("line", { x1: 8, x2: 8 + unit * factor, y1: height + 18, y2: height + 18 }), s("text", { class: "tick", x: 8, y: height + 12 }, `${unit} scales`)),
+    s("g", { class: "ruler" }, s("line", { x1: 8, x2: 8 + unit * factor, y1: height + 18, y2: height + 18 }), s("text", { class: "tick", x: 8, y: height + 12 }, `size ${unit}`)),
   );
 }
 
-function showPairs({ pairs, values }, compare) {
+const UNNAMED = "in no single quantity that can be named";
+
+/** Which groups differ, and in what. */
+function describePairs({ pairs, values, ...result }) {
+  const sure = pairs.filter(({ p }) => p < SURE).sort((a, b) => b.changes.length - a.changes.length || b.size - a.size);
+  const verdict = !sure.length
+    ? "No difference between groups can be told from noise"
+    : pairs.length === 1
+    ? `${values[0]} and ${values[1]} differ`
+    : sure.length === pairs.length
+    ? `All ${whole(values.length)} groups differ from each other`
+    : `${whole(sure.length)} of ${count(pairs.length, "pair")} of groups ${sure.length === 1 ? "differs" : "differ"}`;
+  const told = sure.slice(0, MOST_TOLD).map((pair) => `${values[pair.second]} compared with ${values[pair.first]}: ${describeMoves(pair.changes, result).join("; ") || `different, ${UNNAMED}`}`);
+  return [verdict, ...told, ...caveatsOf(result).filter((text) => !text.startsWith("no two values"))];
+}
+
+function showPairs({ pairs, values, ...result }, compare) {
   const rows = pairs.map((pair) => {
     const [first, second] = [values[pair.first], values[pair.second]];
     return [
-      [named(first), " and ", named(second), h("small", { class: "note" }, ` ${pair.words}`)],
+      [named(first), " and ", named(second)],
+      pair.p >= SURE ? "may be noise" : pair.changes.length ? h("ul", { class: "plain" }, describeMoves(pair.changes, result).map((text) => h("li", {}, text))) : UNNAMED,
       `${fixed(pair.size, 2)} ± ${fixed(pair.size_error, 2)}`,
       chance(pair.p),
-      pair.changes.length ? h("ul", { class: "plain" }, pair.changes.map(({ words }) => h("li", {}, words))) : "nothing that can be named",
       h("a", { href: compare(first, second) }, "Compare"),
     ];
   });
-  return table("Pairs of groups", ["Groups", "Size", "Chance (adjusted)", "Largest changes", "More"], rows, { numeric: [1, 2], stacks: true });
+  return table("Pairs of groups", ["Groups", "What differs, from the first to the second", "Size", "Chance", "More"], rows, { numeric: [2, 3], stacks: true });
 }
 
 function show(study) {
   return ({ result, request: asked }) => {
-    if (result.values.length < 2) return [showWords(result), h("p", { class: "empty" }, "Fewer than two groups have sketches, so there is nothing to compare.")];
+    if (result.values.length < 2) return [showWords(result.words), h("p", { class: "empty" }, "Fewer than two groups have sketches, so there is nothing to compare.")];
     const range = (name) => (asked.first_slot === null || asked.last_slot === null ? {} : { [name]: `${asked.first_slot}..${asked.last_slot}` });
     const compare = (first, second) =>
       `#studies/${study.study_id}/compare?${new URLSearchParams({ a: "", b: "", ...range("a"), ...range("b"), [`a.${asked.label}`]: first, [`b.${asked.label}`]: second, k: asked.n_clusters })}`;
@@ -115,12 +133,12 @@ function show(study) {
     );
     const rows = () => [["first", "second", "size", "size_error", "p"], ...result.pairs.map((pair) => [result.values[pair.first], result.values[pair.second], pair.size, pair.size_error, pair.p])];
     return [
-      showWords(result, result.p.flat().some((each) => each < SURE) ? "bad" : "good"),
-      figures,
-      h("h3", {}, "Differences"),
-      showMatrix(result, compare),
-      h("p", { class: "note" }, "Sizes are in the plan's scales, by so many every record would have to shift to look like this. A pale cell may be noise. Where a size is smaller than its error and the cell is not pale, the groups differ and noise hides by how much. Open a cell to compare two groups."),
+      showWords(describePairs(result), result.p.flat().some((each) => each < SURE) ? "bad" : "good"),
       showPairs(result, compare),
+      figures,
+      h("h3", {}, "Size of each difference"),
+      showMatrix(result, compare),
+      h("p", { class: "note" }, "A pale cell may be noise. Where a size is smaller than its error and the cell is not pale, the groups differ and noise hides by how much. Open a cell to compare two groups."),
       h("p", { class: "note" }, result.values.map((value, i) => `${value}: ${whole(Math.round(result.n_records[i]))} records`).join("; ")),
       downloadButtons("groups", { data: () => result, rows, pictures: figures }),
     ];
@@ -134,12 +152,13 @@ export function groupsPanel(context) {
   const label = h("select", {}, plan.labels.map(({ name }) => h("option", { value: name }, name)));
   const k = clustersInput(plan, query);
   const controls = makeSelectionControls({ ...plan, labels: [] });
-  const { node } = analysisPanel({
+  return [analysisPanel({
     context,
     kind: "groups",
     section: "groups",
     title: "Groups",
     verb: "Compare the groups",
+    again: "Compare the groups of another label or period",
     lead: "All values of one label, each compared with each other over the same times, so that the season is not taken for the place.",
     fields: h("div", { class: "fields" }, field("Label", label), field("Clusters k", k), layOutSelection(controls)),
     readForm: () => {
@@ -147,6 +166,5 @@ export function groupsPanel(context) {
       return { label: label.value, first_slot, last_slot, n_clusters: Number(k.value) };
     },
     show: show(study),
-  });
-  return [node];
+  })];
 }

@@ -6,19 +6,23 @@ import { chance, count, fixed, share, whole } from "../base/words.js";
 import { drawBars } from "../chart/bars.js";
 import { when } from "../studies/list.js";
 import { field, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
-import { analysisPanel, clustersInput, showWords } from "./job.js";
+import { analysisPanel, caveatsOf, clustersInput, showWords } from "./job.js";
 
 const MOST_DRAWN = 12;
 const MOST_ROWS = 200;
+// The page says it above, with the names.
+const REPEATED = /^(\d+ of \d+ devices|no device)/;
 const LAMPS = {
   content: ["differs", "Its records differ from the rest"],
   silence: ["too little noise", "It carries less noise than the plan demands"],
   unusual: ["unusual", "It differs more than its peers do"],
 };
 
-function showLamps({ lamps }) {
-  const lit = Object.entries(LAMPS).filter(([name]) => lamps[name]);
-  if (!lit.length) return h("span", { class: "pill open" }, "no lamp");
+const litOf = ({ lamps }) => Object.entries(LAMPS).filter(([name]) => lamps[name]);
+
+function showLamps(device) {
+  const lit = litOf(device);
+  if (!lit.length) return h("span", { class: "note" }, device.size === null ? "not looked at" : "nothing that noise does not explain");
   return lit.map(([name, [text, title]]) => [h("span", { class: `pill lamp ${name}`, title }, text), " "]);
 }
 
@@ -34,39 +38,44 @@ function nameOf(device, devices) {
   return words && !isShared ? words : `${words} ${device.device_id.slice(0, 8)}`.trim();
 }
 
+/** Which devices stand out, and in what; the caveats last. */
+function describeDevices({ devices, ...result }) {
+  const lit = devices.filter((each) => litOf(each).length);
+  if (!lit.length) return [`None of ${count(devices.length, "device")} stands out`, ...caveatsOf(result).filter((text) => !REPEATED.test(text))];
+  const told = lit.slice(0, MOST_DRAWN).map((each) => `${nameOf(each, devices)}: ${litOf(each).map(([, [, title]]) => title[0].toLowerCase() + title.slice(1)).join("; ")}`);
+  return [`${whole(lit.length)} of ${count(devices.length, "device")} ${lit.length === 1 ? "stands" : "stand"} out`, ...told, ...caveatsOf(result).filter((text) => !REPEATED.test(text))];
+}
+
 function show({ result }) {
   const { devices, n_dropped: dropped } = result;
-  if (!devices.length) return [showWords(result), h("p", { class: "empty" }, "No sketch of this selection is kept, so no device can be looked at.")];
+  if (!devices.length) return [showWords(result.words), h("p", { class: "empty" }, "No sketch of this selection is kept, so no device can be looked at.")];
   const sized = devices.filter(({ size }) => size !== null).slice(0, MOST_DRAWN);
   const bars = sized.map((each) => ({
     name: nameOf(each, sized),
     value: each.size,
     band: [Math.max(0, each.size - each.size_error), each.size + each.size_error],
     text: each.p_content === null ? sizeOf(each) : `${sizeOf(each)}, chance ${chance(each.p_content)}`,
-    unsure: !Object.values(each.lamps).some(Boolean),
+    unsure: !litOf(each).length,
   }));
   const high = Math.max(...bars.map(({ value }) => value), 0.1);
   const figures = h("div", {}, bars.length > 0 && picture((width) => drawBars(bars, width, { high, label: "Difference of devices from the rest; the table below has the values" })).canvas);
   const rows = devices.slice(0, MOST_ROWS).map((each) => [
     [each.name && [h("strong", {}, named(each.name)), " "], Object.entries(each.labels).map(([name, value]) => [h("span", { class: "tag" }, named(name), " ", named(value)), " "]), identity(each.device_id)],
-    [showLamps(each), h("small", { class: "note" }, ` ${each.words}`)],
+    showLamps(each),
     each.size === null ? "–" : sizeOf(each),
     each.p_content === null ? "–" : chance(each.p_content),
-    each.p_silence === null ? "–" : chance(each.p_silence),
     whole(each.n_sketches),
     share(each.share, 2),
-    each.snr === null ? "–" : fixed(each.snr, 1),
     when(each.last_seen),
   ]);
-  const heads = ["Device", "Lamps", "Size", "Chance", "Chance of so little noise", "Sketches", "Share of records", "Signal to noise", "Last seen"];
+  const heads = ["Device", "What stands out", "Size", "Chance", "Sketches", "Share of records", "Last seen"];
   const fields = ["device_id", "name", "n_sketches", "n_records", "share", "p_content", "p_silence", "z", "size", "size_error", "words", "snr", "last_seen"];
   return [
-    showWords(result, devices.some(({ lamps }) => Object.values(lamps).some(Boolean)) ? "bad" : "good"),
+    showWords(describeDevices(result), devices.some((each) => litOf(each).length) ? "bad" : "good"),
     figures,
-    table("Health of the devices", heads, rows, { numeric: [2, 3, 4, 5, 6, 7], stacks: true }),
+    table("Health of the devices", heads, rows, { numeric: [2, 3, 4, 5], stacks: true }),
     devices.length > MOST_ROWS && h("p", { class: "note" }, `The first ${MOST_ROWS} of ${count(devices.length, "device")} are listed; the files below have all.`),
     dropped > 0 && h("p", { class: "note" }, `${count(dropped, "sketch", "sketches")} could not be looked at, because retention dropped their payloads.`),
-    h("p", { class: "note" }, "A lamp is a reason to look, not a verdict: a device at an unusual place lights it as well as a broken one."),
     downloadButtons("devices", { data: () => result, rows: () => [fields, ...devices.map((each) => fields.map((name) => each[name]))], pictures: bars.length ? figures : null }),
   ];
 }
@@ -76,12 +85,13 @@ export function healthPanel(context) {
   const { plan: { plan }, query } = context;
   const k = clustersInput(plan, query);
   const controls = makeSelectionControls({ ...plan, labels: [] });
-  const { node } = analysisPanel({
+  return analysisPanel({
     context,
     kind: "devices",
     section: "devices",
     title: "Devices that differ",
     verb: "Look at the devices",
+    again: "Look at the devices again",
     lead: "Each device is compared with the rest, and its noise with what the plan demands.",
     fields: h("div", { class: "fields" }, field("Clusters k", k), layOutSelection(controls)),
     readForm: () => {
@@ -90,5 +100,4 @@ export function healthPanel(context) {
     },
     show,
   });
-  return node;
 }

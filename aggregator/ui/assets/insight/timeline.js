@@ -1,14 +1,15 @@
 // The clusters over time: a strip of what stands out, and small multiples of every quantity.
 
 import { request } from "../base/api.js";
+import { axesOf } from "../base/axes.js";
 import { attempt } from "../base/attempt.js";
-import { announce, h, picture, s, table } from "../base/dom.js";
+import { announce, fold, h, isWide, picture, s, table } from "../base/dom.js";
 import { downloadButtons } from "../base/downloads.js";
-import { chance, count, fixed, share, utc, whole, withUnit } from "../base/words.js";
+import { chance, count, day, fixed, rounded, share, unitOf, whole, withUnit } from "../base/words.js";
 import { band, bottomAxis, dot, errorBar, frame, leftAxis, legend, line, reach, scale, timeTicks } from "../chart/chart.js";
 import { field, makeSelectionControls, layOutSelection, readSelection } from "../study/selection.js";
-import { describeEstimate, quantityOf } from "./changes.js";
-import { analysisPanel, clustersInput, describeCluster, showWords } from "./job.js";
+import { clusterName, describeEstimate, describeMoves, quantityOf } from "./changes.js";
+import { analysisPanel, caveatsOf, clustersInput, describeCluster, showWords } from "./job.js";
 
 const LEFT = 44;
 const RIGHT = 12;
@@ -17,7 +18,7 @@ const LANE = 16;
 const SMALL = 92;
 const FOOT = 22;
 const DOTS = 60;
-const MOST_CHIPS = 5;
+const upTo = (wide, narrow) => (isWide() ? wide : narrow);
 const REFERENCES = {
   "last-change": "last change",
   "last-accepted": "last accepted",
@@ -27,10 +28,9 @@ const REFERENCES = {
 const startOf = ({ start }) => Date.parse(start);
 const endOf = ({ end }) => Date.parse(end);
 const middleOf = (window) => (startOf(window) + endOf(window)) / 2;
-const DATE = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" });
-/** A day, with its time where that is not midnight. */
-const day = (text) => (Date.parse(text) % 86_400_000 ? utc(new Date(text)) : DATE.format(new Date(text)));
 const span = (windows) => [startOf(windows[0]), endOf(windows.at(-1))];
+const TRUSTS = { sound: "sound", rough: "rough", doubtful: "doubtful", "do not use": "useless" };
+const trustOf = ({ verdict }) => TRUSTS[verdict?.word] ?? "useless";
 /** Days where windows last days, times where they are shorter. */
 const period = (window) => `${day(window.start)} to ${day(window.end)}`;
 
@@ -44,8 +44,9 @@ const SPOKEN = { alarm: "alarm", quiet: "no alarm", accepted: "accepted change",
 
 function describeWindow(window) {
   const seen = window.p === null ? SPOKEN[stateOf(window)] : `size ${fixed(window.size, 2)}${window.size_error ? ` ± ${fixed(window.size_error, 2)}` : ""}, chance ${chance(window.p)}: ${SPOKEN[stateOf(window)]}`;
+  const verdict = window.verdict ? `; its clusters: ${window.verdict.word}, ${window.verdict.sentence}` : "";
   if (window.doubt) return `${period(window)}: ${window.doubt}`;
-  return `${period(window)}: ${whole(window.n_records)} records, ${seen}`;
+  return `${period(window)}: ${whole(window.n_records)} records, ${seen}${verdict}`;
 }
 
 /** The windows that a window is compared with, as a period; null for the first. */
@@ -77,6 +78,7 @@ function drawStrip({ windows, change_points: changes, smallest_shift: limit }, w
   const top = 40;
   const y = scale([0, reach(windows.map(({ size, size_error: e }) => (size ?? 0) + (e ?? 0)), { keep: [0, limit] })[1]], [top + STRIP, top]);
   const lane = top + STRIP + 8;
+  const low = lane + LANE + 5;
   const gap = Math.min(2, (x.range[1] - x.range[0]) / windows.length / 5);
   const bars = windows.map((window, i) => {
     const [from, to] = [x(startOf(window)), x(endOf(window))];
@@ -88,6 +90,7 @@ function drawStrip({ windows, change_points: changes, smallest_shift: limit }, w
       window.size !== null && s("rect", { class: "value", x: from + gap / 2, y: y(window.size), width: Math.max(1, to - from - gap), height: Math.max(1, y(0) - y(window.size)) }),
       window.size !== null && window.size_error && errorBar([(from + to) / 2, y(Math.max(0, window.size - window.size_error))], [(from + to) / 2, y(window.size + window.size_error)]),
       s("rect", { class: "lamp", x: from + gap / 2, y: lane, width: Math.max(1, to - from - gap), height: LANE, "fill-opacity": window.p === null ? 0 : window.is_alarm ? 1 : 0.15 + 0.45 * Math.min(1, -Math.log10(Math.max(window.p, 1e-4)) / 4) }),
+      s("rect", { class: `trust ${trustOf(window)}`, x: from + gap / 2, y: low, width: Math.max(1, to - from - gap), height: LANE / 2 }),
     );
   });
   const chosen = marks.map(([first, last], i) => {
@@ -97,15 +100,16 @@ function drawStrip({ windows, change_points: changes, smallest_shift: limit }, w
   });
   return frame(
     width,
-    lane + LANE + FOOT,
+    low + LANE / 2 + FOOT,
     `Size of the difference in ${windows.length} windows, ${count(windows.filter((each) => each.is_alarm).length, "alarm")}; the table below has the values`,
     leftAxis(y, x.range),
     s("text", { class: "tick", x: 0, y: lane + 12 }, "chance"),
+    s("text", { class: "tick", x: 0, y: low + 8 }, "trust"),
     chosen,
     bars,
     s("line", { class: "limit", x1: x.range[0], x2: x.range[1], y1: y(limit), y2: y(limit) }),
     drawChanges(changes, windows, x, top, lane + LANE, true),
-    bottomAxis(x, timeTicks(...x.domain, width - LEFT - RIGHT), lane + LANE),
+    bottomAxis(x, timeTicks(...x.domain, width - LEFT - RIGHT), low + LANE / 2),
   );
 }
 
@@ -144,11 +148,13 @@ function drawSmall({ windows, change_points: changes }, { value, error, low, hig
 }
 
 /** The quantities of a cluster; every cluster has the same span of a quantity, so that movements compare. */
-function quantitiesOf({ windows, clusters, dimensions }) {
-  const pick = (k, read) => (window) => (window.clusters?.[k] ? read(window.clusters[k]) : null);
+function quantitiesOf({ windows, clusters, dimensions }, axes) {
+  const pick = (k, read) => (window) => (window.clusters?.[k] ? read(window.clusters[k], window) : null);
+  // A doubtful centre that was driven to a bound says nothing about the records.
+  const within = (value, { lower, upper, isLevel }) => isLevel || (value > lower + 1e-3 * (upper - lower) && value < upper - 1e-3 * (upper - lower));
   const quantities = [
     { name: "share", text: (v) => share(v, 0), of: (each) => each.weight, error: (each) => each.weight_error },
-    ...dimensions.map((dimension, i) => ({ name: withUnit(dimension), of: (each) => each.centre?.[i] ?? null, error: (each) => each.centre_error?.[i] ?? 0 })),
+    ...dimensions.map((dimension, i) => ({ name: withUnit(dimension), of: (each, window) => (each.centre && (!window || isTrusted(window) || within(each.centre[i], axes[i])) ? each.centre[i] : null), error: (each) => each.centre_error?.[i] ?? 0 })),
   ];
   return quantities.map((quantity) => {
     const isShare = quantity.name === "share";
@@ -173,9 +179,9 @@ function quantitiesOf({ windows, clusters, dimensions }) {
   });
 }
 
-function showMultiples(result) {
+function showMultiples(result, plan) {
   const { clusters, dimensions } = result;
-  const quantities = quantitiesOf(result);
+  const quantities = quantitiesOf(result, axesOf(plan.dimensions));
   return h(
     "div",
     { class: "multiples" },
@@ -195,21 +201,22 @@ function showMultiples(result) {
 }
 
 /** What changed, in short: the surest changes, each with the colour of its cluster. */
-function showChips(changes) {
+function showChips(changes, result) {
   const named = changes.filter((each) => each.is_named).sort((a, b) => Math.abs(b.z) - Math.abs(a.z));
   if (!named.length) return h("p", { class: "note" }, "No single cluster accounts for it.");
+  const room = upTo(5, 3);
   return h(
     "ul",
     { class: "chips" },
-    named.slice(0, MOST_CHIPS).map((each) =>
+    named.slice(0, room).map((each) =>
       h(
         "li",
-        { class: `c${each.cluster % 10}`, title: each.words },
+        { class: `c${each.cluster % 10}`, title: clusterName(result, each.cluster) },
         h("span", { class: "dot" }, String(each.cluster + 1)),
-        h("span", {}, h("bdi", {}, quantityOf(each)), " ", h("strong", {}, `${each.estimate > 0 ? "▲" : "▼"} ${describeEstimate(each)}`)),
+        h("span", {}, h("bdi", {}, quantityOf(each)), " ", h("strong", {}, `${each.estimate > 0 ? "▲" : "▼"} ${describeEstimate(each, result)}`)),
       ),
     ),
-    named.length > MOST_CHIPS && h("li", { class: "note" }, `and ${count(named.length - MOST_CHIPS, "more change")}`),
+    named.length > room && h("li", { class: "note" }, `and ${count(named.length - room, "more change")}`),
   );
 }
 
@@ -230,22 +237,15 @@ function offerAccepting(change, window, study, signal) {
   return place;
 }
 
-function showChanges({ change_points: changes, windows }, study, signal) {
+function showChanges(result, study, signal) {
+  const { change_points: changes, windows } = result;
   if (!changes.length) return h("p", { class: "empty" }, windows.length < 2 ? "One window has nothing before it to compare with." : "No lasting change stands out.");
-  return h(
-    "ol",
-    { class: "changes" },
-    changes.map((change) =>
-      h(
-        "li",
-        {},
-        h("strong", {}, day(change.start)),
-        h("span", { class: "note" }, ` size ${fixed(change.size, 2)}${change.size_error ? ` ± ${fixed(change.size_error, 2)}` : ""}, chance ${chance(change.p)} `),
-        offerAccepting(change, windows[change.window], study, signal),
-        showChips(change.changes ?? []),
-      ),
-    ),
+  const items = changes.map((change, i) =>
+    h("li", { value: i + 1 }, h("strong", {}, day(change.start)), " ", offerAccepting(change, windows[change.window], study, signal), showChips(change.changes ?? [], result)),
   );
+  items.reverse();
+  const earlier = items.splice(upTo(items.length, 2));
+  return [h("ol", { class: "changes" }, items), earlier.length > 0 && h("details", {}, h("summary", {}, count(earlier.length, "earlier change")), h("ol", { class: "changes" }, earlier))];
 }
 
 /** How many windows and changes stand out, in a sentence. */
@@ -257,29 +257,41 @@ function summarise({ windows, change_points: changes }) {
   return `${first}; ${changes.length ? count(changes.length, "lasting change") : "no lasting change"}.`;
 }
 
-/** What changed, in columns and units, the newest first: the text of the alarms. */
-function listFindings({ words, windows, change_points: changes }) {
-  const findings = new Set([...windows, ...changes].map(({ finding }) => finding));
-  return words.filter((text) => findings.has(text));
+/** What changed, in columns and units where these are known, otherwise in clusters; the newest first. */
+function listFindings(result) {
+  const { windows, change_points: changes } = result;
+  return changes.slice(-upTo(3, 1)).reverse().map((change) => {
+    const columns = windows[change.window].columns?.filter((each) => each.is_named) ?? [];
+    const told = columns.map((each) => `${each.name} ${rounded(Number(each.before.toPrecision(3)))} → ${rounded(Number(each.after.toPrecision(3)))} ${unitOf(each)}`.trimEnd());
+    const what = told.length ? told : describeMoves(change.changes ?? [], result, 2).slice(0, 2);
+    return `Since ${day(change.start)}: ${what.join("; ") || "the records differ, in no single quantity that can be named"}`;
+  });
+}
+
+/** How far the clusters of the windows can be trusted. */
+function describeTrust({ windows }) {
+  const doubtful = windows.filter((each) => !isTrusted(each)).length;
+  if (!doubtful) return null;
+  const all = doubtful === windows.length ? `all ${count(doubtful, "window")}` : `${whole(doubtful)} of ${count(windows.length, "window")}`;
+  return `The clusters of ${all} are doubtful by themselves: they are grey below, as hints and not as measurements`;
 }
 
 /** From which size on a difference counts, and why. */
 function describeLimit({ smallest_shift: limit, usual }, asked) {
   if (asked.smallest_shift !== null && asked.smallest_shift !== undefined) return null;
   if (!(usual > limit * 0.999)) return null;
-  return `Here one window usually differs from the next by ${fixed(usual, 2)} scales, so only larger differences count.`;
+  return `Here one window usually differs from the next by a size of ${fixed(usual, 2)}, so only larger differences count`;
 }
 
 /** The sentences of the answer, without those that the page says otherwise. */
 function remainingWords(result) {
-  const { words, change_points: changes } = result;
-  const findings = listFindings(result);
-  return words.filter((text) => !findings.includes(text) && !changes.some((change) => text.includes(change.words)) && !text.startsWith("unlike the windows"));
+  const said = [...result.windows, ...result.change_points].flatMap(({ finding, words }) => [finding, words]).filter(Boolean);
+  return caveatsOf(result).filter((text) => !said.some((each) => text.includes(each)) && !text.startsWith("unlike the windows"));
 }
 
 /** The clusters once, as the key of the colours. */
 function showKey({ clusters, dimensions }) {
-  return h("ul", { class: "key", "aria-label": "Clusters" }, clusters.map((cluster, k) => h("li", { class: `c${k % 10}` }, h("span", { class: "dot" }, String(k + 1)), h("bdi", {}, describeCluster(cluster, dimensions)))));
+  return h("ul", { class: "key", "aria-label": "Clusters" }, clusters.map((cluster, k) => h("li", { class: `c${k % 10}` }, h("span", { class: "dot" }, String(k + 1)), h("bdi", {}, cluster.words ? `${cluster.words}, ${share(cluster.weight, 0)}` : describeCluster(cluster, dimensions)))));
 }
 
 function listWindows({ windows }) {
@@ -287,7 +299,6 @@ function listWindows({ windows }) {
     period(window),
     whole(window.n_sketches),
     whole(window.n_records),
-    window.snr === null ? "–" : fixed(window.snr, 1),
     window.size === null ? "–" : `${fixed(window.size, 2)}${window.size_error ? ` ± ${fixed(window.size_error, 2)}` : ""}`,
     window.p === null ? "–" : chance(window.p),
     referenceOf(windows, i) ?? "–",
@@ -373,30 +384,30 @@ function makeBrush(result, study, asked, redraw) {
   const node = h(
     "fieldset",
     { class: "brush" },
-    h("legend", {}, "Compare two stretches"),
+    h("legend", { class: "unseen" }, "Compare two stretches"),
     marks.map((_, i) => h("div", { class: `c${i}` }, h("strong", {}, "AB"[i]), sliders[i], words[i])),
     h("div", { class: "buttons" }, link),
   );
   return { node, marks, update, follow };
 }
 
-function show(study, signal) {
+function show(study, plan, signal) {
   return ({ result, request: asked }) => {
     const { windows } = result;
     const alarms = windows.filter((each) => each.is_alarm).length;
-    if (!windows.length) return [showWords(result, "bad"), h("p", { class: "empty" }, "No window of this selection has a sketch.")];
+    if (!windows.length) return [showWords(result.words, "bad"), h("p", { class: "empty" }, "No window of this selection has a sketch.")];
     let brush = null;
     const strip = picture((width) => drawStrip(result, width, brush && windows.length > 1 ? brush.marks : []));
     brush = makeBrush(result, study, asked, strip.redraw);
     brush.update();
     brush.follow(strip.canvas);
     const figures = h("div", {}, h("h3", {}, "When something differs"), strip.canvas);
-    const numeric = [1, 2, 3, 4, 5];
+    const numeric = [1, 2, 3, 4];
     return [
       h(
         "div",
         { class: "strip" },
-        showWords({ words: [...listFindings(result), summarise(result), describeLimit(result, asked), ...remainingWords(result)].filter(Boolean) }, alarms ? "bad" : "good"),
+        showWords([...listFindings(result), summarise(result), describeTrust(result), describeLimit(result, asked), ...remainingWords(result)].filter(Boolean), alarms ? "bad" : "good"),
         figures,
         legend([
           ["alarm", "alarm"],
@@ -405,15 +416,17 @@ function show(study, signal) {
           ["hopeless", "too noisy, or nothing before it"],
           ["change", "lasting change"],
           ["limit", "smallest size that counts"],
+          ...Object.entries(TRUSTS).filter(([, trust]) => windows.some((each) => trustOf(each) === trust)).map(([word, trust]) => [`trust ${trust}`, `clusters: ${word}`]),
         ]),
       ),
-      h("p", { class: "note" }, "The height is the size of the difference from the windows since the last change: by how many of the plan's scales every record would have to shift to look like this. Hold the pointer over a bar, or open the table at the end, for the figures."),
       h("div", { class: "changes-part" }, h("h3", {}, "What changed, and when"), showKey(result), showChanges(result, study, signal), result.change_points.length > 0 && h("p", { class: "note how-to" }, "Accept a change that is known, such as a season or a new filter: it is no alarm any more, and later windows are compared with what came with it, for everybody and in scheduled timelines.")),
-      windows.length > 1 && brush.node,
-      h("h3", {}, "The clusters, window by window"),
-      h("p", { class: "note" }, "Each window is decoded, and has a verdict: bands, one standard error, are shown where it is sound or rough; otherwise points are faint. All clusters have the same span of a quantity, so their movements compare; their levels differ. Windows whose clusters are not to be used are left out."),
-      showMultiples(result),
-      h("details", {}, h("summary", {}, "Table of the windows"), table("Windows", ["Window (UTC)", "Sketches", "Records", "Signal to noise", "Size", "Chance", "Compared with", "", "Its clusters"], listWindows(result), { numeric, stacks: true })),
+      fold(
+        "The clusters, window by window",
+        h("p", { class: "note" }, "Each window has a verdict. Where it is sound or rough, points are in colour, with bands of one standard error; grey points are of doubtful windows, and those at a bound of the plan are left out, as are clusters that are not to be used. All clusters have the same span of a quantity, so their movements compare; their levels differ."),
+        showMultiples(result, plan),
+      ),
+      windows.length > 1 && fold("Compare two stretches", brush.node),
+      h("details", {}, h("summary", {}, "Table of the windows"), h("p", { class: "note" }, "The size is that of the difference from the windows since the last change."), table("Windows", ["Window (UTC)", "Sketches", "Records", "Size", "Chance", "Compared with", "", "Its clusters"], listWindows(result), { numeric, stacks: true })),
       downloadButtons("over-time", { data: () => result, rows: () => csvOf(result), pictures: figures }),
     ];
   };
@@ -431,12 +444,13 @@ export function timelinePanel(context) {
   const limit = h("input", { type: "number", min: "0", step: "any", placeholder: "automatic", inputmode: "decimal" });
   const step = h("input", { type: "number", min: "1", step: "1", value: "1", required: true, inputmode: "numeric" });
   const alarms = h("input", { type: "number", min: "0.01", step: "any", value: "1", required: true, inputmode: "decimal" });
-  const { node } = analysisPanel({
+  return [analysisPanel({
     context,
     kind: "timeline",
     section: "time",
     title: "Over time",
     verb: "Look over time",
+    again: "Look over time again, or with other limits",
     lead: "Every window is compared with those since the last change, and with those of its weekday once there are four weeks of them, on one set of clusters. An alarm is a difference that noise rarely makes, and that is large enough to matter.",
     fields: h(
       "div",
@@ -445,14 +459,13 @@ export function timelinePanel(context) {
       field("Plan's windows in one", step),
       field("False alarms a year", alarms),
       field("Compared since", against),
-      field("Smallest size (scales)", limit),
+      field("Smallest size", limit, "in the plan's scales"),
       layOutSelection(controls),
     ),
     readForm: () => {
       const { labels, first_slot = null, last_slot = null } = readSelection(controls, plan);
       return { labels, first_slot, last_slot, n_clusters: Number(k.value), slots_per_window: Number(step.value), false_alarms_per_year: Number(alarms.value), reference: against.value, smallest_shift: limit.value === "" ? null : Number(limit.value) };
     },
-    show: show(study, context.signal),
-  });
-  return [node];
+    show: show(study, plan, context.signal),
+  })];
 }

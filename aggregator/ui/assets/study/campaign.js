@@ -30,7 +30,7 @@ function describeLook({ looks }) {
 
 /** What a phase has shown so far, as a link to it. */
 function showFound(phase, decode) {
-  if (phase.name === "pilot") return phase.n_sketches > 0 && h("a", { href: `#studies/${phase.study_id}?show` }, "Distributions and calibration");
+  if (phase.name === "pilot") return phase.n_sketches > 0 && h("a", { href: `#studies/${phase.study_id}` }, "Distributions and calibration");
   if (!decode) return null;
   if (decode.state !== "succeeded") return linkTo(decode, `Its decode is ${decode.state}`);
   return linkTo(decode, phase.name === "look" ? describeLook(decode.result) : describeAnswer(decode.result));

@@ -3,12 +3,18 @@
 import { Problem, request } from "../base/api.js";
 import { announce, h, identity, named, problemBox, table } from "../base/dom.js";
 import { listing } from "../base/listing.js";
-import { count, utc, whole } from "../base/words.js";
+import { count, day, whole } from "../base/words.js";
 import { pill, when } from "../studies/list.js";
 import { field } from "./selection.js";
 
 // One window behind is a sketch on its way.
 const LATE = 2;
+
+/** How many of some devices have a stream that is behind the newest of them all. */
+export function countSilent(devices) {
+  const newest = newestOf(devices);
+  return devices.filter(({ state, streams }) => state === "enrolled" && streams.some(({ last_slot: slot }) => slot !== null && newest - slot >= LATE)).length;
+}
 
 function labelsOf(device) {
   return Object.entries(device.labels);
@@ -32,7 +38,7 @@ function newestOf(devices) {
 }
 
 function endOf(slot, window) {
-  return utc(new Date(1000 * (window.origin + (slot + 1) * window.length_s)));
+  return day(1000 * (window.origin + (slot + 1) * window.length_s));
 }
 
 function showStream(stream, newest, window) {

@@ -67,9 +67,9 @@ export function section(title, content, signal) {
 }
 
 function patterns(context) {
-  const { study, rest, query, signal } = context;
+  const { study, rest, signal } = context;
   const { plan } = context.plan;
-  if (!DECODED.includes(plan.statistic.kind)) return [answersPanel(study, plan, { snapshot: rest, shows: query.has("show") }, signal)];
+  if (!DECODED.includes(plan.statistic.kind)) return [answersPanel(study, plan, rest, signal)];
   const past = historyPanel(study, signal);
   return [decodePanel({ ...context, plan }, past.reload), past.node];
 }
