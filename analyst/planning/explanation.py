@@ -244,6 +244,7 @@ def describe_plan(plan: SketchPlan, prediction: PlanPrediction | None) -> Iterat
     if plan.kind == "fourier":
         yield "clusters", _describe_clusters(plan, prediction)
     yield from (("warning", text) for text in statement.cautions)
+    yield "for people", statement.plain
     yield "protects", statement.guarantee
     if statement.times is not None:
         yield "times", statement.times

@@ -15,6 +15,7 @@ from sfumato.shared.plan.catalogue import find_unit_doubt
 from sfumato.shared.plan.dimensions import Dimension
 from sfumato.shared.plan.model import SketchPlan
 from sfumato.shared.plan.parts import SumRelease
+from sfumato.shared.plan.people import describe_odds, describe_person
 from sfumato.shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, format_upper
 from sfumato.shared.privacy.limits import find_level_cautions
 
@@ -56,6 +57,9 @@ class PrivacyStatement:
 
     Parameters
     ----------
+    plain
+        The promise in plain words: see :func:`~sfumato.shared.plan.people.describe_odds` and
+        :func:`~sfumato.shared.plan.people.describe_person`.
     guarantee
         The promise of one sketch for one record, or for all records of a device in a window; and
         its assumptions.
@@ -78,6 +82,7 @@ class PrivacyStatement:
         Warnings about the plan.
     """
 
+    plain: str
     guarantee: str
     times: str | None
     campaign: str | None
@@ -90,26 +95,19 @@ class PrivacyStatement:
     cautions: tuple[str, ...]
 
     def describe(self) -> str:
-        """Describe the promise, its times, and what it means for people with several records."""
-        return " ".join(
-            filter(None, (self.guarantee, self.times, self.campaign, self.describe_people()))
-        )
+        """Describe the promise: for people first, then exactly, with times and further losses."""
+        exact = self.guarantee, self.times, self.campaign, self.describe_people()
+        return " ".join(filter(None, (self.plain, "In exact terms:", *exact)))
 
     def describe_people(self) -> str:
         """Describe the loss of people with several records: epsilon at delta, delta at epsilon."""
         if self.unit == "device":
             return self._describe_owner()
-        known = self.max_records_per_person
-        most = (
-            "The plan does not know how many records one person can have."
-            if known is None
-            else f"The plan says that a person has at most {known} record(s) in a window."
-        )
         if self.people[0].delta:
-            return f"{most} {_describe_gaussian(self.people)}"
+            return _describe_gaussian(self.people)
         largest = self.people[-1]
         return (
-            f"{most} Someone with q records in each of w windows is protected at q w times "
+            "Someone with q records in each of w windows is protected at q w times "
             f"epsilon: {largest.n_records} in each of {largest.n_windows} windows at "
             f"{format_upper(largest.epsilon)}."
         )
@@ -138,13 +136,20 @@ class PrivacyStatement:
         ]
 
 
-def make_statement(plan: SketchPlan) -> PrivacyStatement:
-    """Return the privacy statement of a plan."""
+def make_statement(plan: SketchPlan, *, records_a_day: int | None = None) -> PrivacyStatement:
+    """Return the privacy statement of a plan.
+
+    Parameters
+    ----------
+    records_a_day
+        Records that a device makes a day, where they are known: for a person who is in all of them.
+    """
     known = plan.max_records_per_person
     groups = USUAL_GROUPS if known is None else tuple(sorted({1, known}))
     if plan.protects_devices:
         groups = (1,)
     return PrivacyStatement(
+        plain=f"{describe_odds(plan)} {describe_person(plan, records_a_day=records_a_day)}",
         guarantee=_describe_guarantee(plan),
         times=describe_times(plan),
         campaign=None if plan.campaign is None else plan.campaign.describe(),

@@ -70,7 +70,7 @@ def test_show_says_what_is_not_protected_and_what_a_year_costs() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"unknown"', "24", "a person has at most 24 record(s) in a window"),
+        ('"unknown"', "24", "A person has at most 24 record(s) in a window"),
         # Gaussian noise: four windows cost less than their sum, twenty records more than theirs.
         (
             'epsilon = "1"',
