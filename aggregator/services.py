@@ -44,7 +44,8 @@ class Services:
     """All services, sharing a store, a clock, settings and a cache of plans."""
 
     def __init__(self, store: Store, clock: Clock, settings: Settings | None = None) -> None:
-        parts = Parts(store, clock, settings or Settings())
+        self.settings = settings or Settings()
+        parts = Parts(store, clock, self.settings)
         self.store = store
         self.clock = clock
         self.readiness = Readiness(partial(prepare_database, store), partial(require_ready, store))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from importlib import metadata
 from typing import Any, TypeVar
 
 from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
@@ -149,7 +150,7 @@ def _to_body(declared: type[B], value: Any) -> B | None:
     return None if value is None else make_body(declared, value)
 
 
-def describe_privacy(plan: SketchPlan) -> PrivacyBody:
+def describe_privacy(plan: SketchPlan, *, payload_days: float | None) -> PrivacyBody:
     """Return the privacy statement of a study: its promise, and the limits of the promise."""
     statement = make_statement(plan)
     return PrivacyBody(
@@ -157,4 +158,6 @@ def describe_privacy(plan: SketchPlan) -> PrivacyBody:
         public=[make_body(PublicFactBody, fact) for fact in statement.public],
         unprotected=list(statement.unprotected),
         warnings=list(statement.cautions),
+        payload_days=payload_days,
+        version=metadata.version("sfumato"),
     )

@@ -124,7 +124,7 @@ async def list_refusals(study: StudyId, services: ServicesDep) -> RefusalsBody:
 @serves(router, Studies.get_privacy)
 async def get_privacy(study: StudyId, services: ServicesDep) -> PrivacyBody:
     _, plan = await services.studies.get_plan(study)
-    return describe_privacy(plan)
+    return describe_privacy(plan, payload_days=services.settings.payload_days)
 
 
 @serves(router, Studies.get_utility)

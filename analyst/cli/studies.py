@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
@@ -26,6 +26,9 @@ from sfumato.analyst.cli.search_boxes import Within, describe_search_box, read_s
 from sfumato.analyst.client import Client
 from sfumato.analyst.planning.explanation import find_limit_doubt, predict_study
 from sfumato.analyst.planning.files import read_plan
+from sfumato.analyst.report import collect_dossier, render_dossier
+from sfumato.analyst.report.dossier import QUESTIONS
+from sfumato.analyst.results.files import write_file
 from sfumato.learning.planning.remedies import Doubt, require_hope
 from sfumato.shared.command import SETTINGS
 from sfumato.shared.errors import ConfigError, NotFoundError, StoreError
@@ -199,6 +202,35 @@ def _delete(
     gone = client.withdraw_study(study, name=confirm)
     yield gone
     yield f"study {gone.study_id} is {gone.state}"
+
+
+def _stating(name: str) -> Any:
+    return typer.Option(help=f"Stated in it. {QUESTIONS[name]}.")
+
+
+@command(app, "dossier", "sfumato study dossier STUDY -o dossier.html --controller 'City of Graz'")
+def _dossier(
+    client: Client,
+    study: Study,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path(
+        "dossier.html"
+    ),
+    controller: Annotated[str | None, _stating("controller")] = None,
+    purpose: Annotated[str | None, _stating("purpose")] = None,
+    contact: Annotated[str | None, _stating("contact")] = None,
+) -> Answer:
+    """Write all that a data protection impact assessment asks about a study, as one HTML page.
+
+    Promise, public facts, keys and who can see what, retention, devices that left, audit log,
+    versions. What no program knows is stated by options, or left as a marked blank. It needs an
+    operator's key. --json prints all of it, and writes no page.
+    """
+    stated = {"controller": controller, "purpose": purpose, "contact": contact}
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    found = collect_dossier(client, study, made=made, stated=stated)
+    yield found
+    write_file(output, render_dossier(found))
+    yield f"wrote {output}; {len(found.open_questions)} blanks are left for you to fill in"
 
 
 @command(app, "token", "sfumato study token STUDY --code --url https://sketches.example.org")

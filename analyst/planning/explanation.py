@@ -41,7 +41,7 @@ from sfumato.shared.plan import (
     describe_helper,
     make_statement,
 )
-from sfumato.shared.plan.statement import show_level
+from sfumato.shared.plan.people import show_level
 from sfumato.shared.privacy import get_mechanism
 from sfumato.shared.privacy.group import compute_group_loss, format_upper
 

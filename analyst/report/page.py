@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from html import escape
-from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.analyst.report.charts import draw_curve, draw_positions, draw_shares, show_number
+from sfumato.analyst.report.layout import capitalise, fold, render_page, tabulate
 from sfumato.analyst.results import UNUSABLE, DecodeResult
 from sfumato.analyst.results.looks import describe_look, show_measured
 from sfumato.learning.answers.words import BAR
 from sfumato.learning.decoding.judgement import LEAST_SNR_PER_PARAMETER
 from sfumato.learning.decoding.verdict import DOUBTFUL, ROUGH, SOUND
 from sfumato.shared.plan import compute_plan_digest, make_statement
-from sfumato.shared.wire.objects.answers import PersonBody
 from sfumato.shared.wire.objects.results import ChoiceBody, EvidenceBody
 
 _MOST_PANELS = 160
@@ -42,12 +39,8 @@ def render_report(result: DecodeResult, *, title: str, origin: str = "") -> str:
     origin
         The command that gives the same result again, if there is one.
     """
-    style = resources.files("sfumato.analyst.report").joinpath("style.css").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     body = "".join(
         [
-            f"<h1><bdi>{escape(title)}</bdi></h1>",
             f'<p class="note">{escape(_describe_size(result))}</p>',
             *_describe_verdict(result),
             *_draw_clusters(result),
@@ -59,14 +52,7 @@ def render_report(result: DecodeResult, *, title: str, origin: str = "") -> str:
             *_list_figures(result),
         ]
     )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="referrer" content="no-referrer">'
-        f"<title>{escape(result.verdict)}: {escape(title)}</title><style>{style}</style></head>"
-        f"<body><main>{body}</main></body></html>\n"
-    )
+    return render_page(body, title=f"{result.verdict}: {title}", heading=title)
 
 
 def _describe_size(result: DecodeResult) -> str:
@@ -86,10 +72,10 @@ def _describe_size(result: DecodeResult) -> str:
 def _describe_verdict(result: DecodeResult) -> Iterator[str]:
     kind = "unusable" if result.verdict == UNUSABLE else result.verdict
     notes = "".join(f"<p>Warning: {escape(each)}</p>" for each in result.warnings)
-    quality = f"<p>{escape(_capitalise(result.quality))}.</p>" if result.quality else ""
+    quality = f"<p>{escape(capitalise(result.quality))}.</p>" if result.quality else ""
     yield (
         f'<section class="verdict {kind}"><strong>{escape(result.verdict)}</strong>'
-        f"<p>{escape(_capitalise(result.reason))}.</p>{quality}{notes}</section>"
+        f"<p>{escape(capitalise(result.reason))}.</p>{quality}{notes}</section>"
     )
 
 
@@ -102,7 +88,7 @@ def _draw_clusters(result: DecodeResult) -> Iterator[str]:
         _list_bars(result.weight_errors),
         label="Share of the records of each cluster",
     )
-    bars = f"<p>{escape(_capitalise(result.bars.sentence))}.</p>"
+    bars = f"<p>{escape(capitalise(result.bars.sentence))}.</p>"
     yield f"{pale}{bars}</section><section><h2>Where the clusters are</h2>"
     if result.n_clusters * len(result.names) > _MOST_PANELS:
         yield (
@@ -149,7 +135,7 @@ def _describe_looks(result: DecodeResult) -> Iterator[str]:
     for i, look in enumerate(result.looks.looks, start=1):
         doubts = "".join(f"<p>Doubt: {escape(each)}.</p>" for each in look.doubts)
         words = escape("; ".join(describe_look(look)))
-        yield f"<p>Look {i}: {escape(look.verdict.word)}. {_capitalise(words)}.</p>{doubts}"
+        yield f"<p>Look {i}: {escape(look.verdict.word)}. {capitalise(words)}.</p>{doubts}"
         shares = [(show_measured(each.share, ".1%"), each.is_phantom) for each in look.clusters]
         rows = [
             [
@@ -159,10 +145,10 @@ def _describe_looks(result: DecodeResult) -> Iterator[str]:
             ]
             for j, (share, is_phantom) in enumerate(shares)
         ]
-        yield _tabulate(["cluster", "measured share", "predicted"], rows)
+        yield tabulate(["cluster", "measured share", "predicted"], rows)
     yield (
         '<p class="note">Errors are twice the standard deviation of the noise. A look does not see '
-        f"other optima. {escape(_capitalise(result.looks.cost))}.</p></section>"
+        f"other optima. {escape(capitalise(result.looks.cost))}.</p></section>"
     )
 
 
@@ -176,7 +162,7 @@ def _describe_choice(choice: ChoiceBody | None) -> Iterator[str]:
         label="Residual by number of clusters",
     )
     yield (
-        f"<section><h2>How many clusters</h2><p>{escape(_capitalise(choice.statement))}.</p>"
+        f"<section><h2>How many clusters</h2><p>{escape(capitalise(choice.statement))}.</p>"
         "<figure><figcaption>Residual <small>by number of clusters; dashed: what noise alone leaves"
         f"</small></figcaption>{picture}</figure></section>"
     )
@@ -206,26 +192,17 @@ def _describe_privacy(result: DecodeResult) -> Iterator[str]:
     statement = make_statement(result.plan)
     if result.privacy != statement.describe():
         # An exact sum: nothing that the plan promises holds for it.
-        words = f"<p>{escape(_capitalise(result.privacy))}</p>"
+        words = f"<p>{escape(capitalise(result.privacy))}</p>"
         yield f"<section><h2>What is protected</h2>{words}</section>"
         return
-    people = _tabulate(
-        ["records of a person in a window", "windows", "epsilon", "delta"],
-        [_list_person(each) for each in result.body.privacy.people],
-    )
     cautions = "".join(f"<p>Caution: {escape(each)}</p>" for each in statement.cautions)
     uncovered = "".join(f"<li>{escape(each)}</li>" for each in statement.unprotected)
     yield (
         "<section><h2>What is protected</h2>"
         f"<p>{escape(result.privacy)}</p>{cautions}"
-        f"<details><summary>Losses of a person with several records</summary>{people}</details>"
         f"<details><summary>What the promise does not cover</summary><ul>{uncovered}</ul>"
         "</details></section>"
     )
-
-
-def _list_person(person: PersonBody) -> list[str]:
-    return [f"{person.n_records:,}", f"{person.n_windows:,}", person.epsilon, person.delta]
 
 
 def _describe_origin(result: DecodeResult, origin: str) -> Iterator[str]:
@@ -257,13 +234,13 @@ def _describe_origin(result: DecodeResult, origin: str) -> Iterator[str]:
 
 def _list_figures(result: DecodeResult) -> Iterator[str]:
     yield "<section><h2>Figures</h2>"
-    yield _fold("Centroids", _tabulate_clusters(result, result.body.centroids))
+    yield fold("Centroids", _tabulate_clusters(result, result.body.centroids))
     if result.body.centroid_errors is not None:
         errors = [_list_bars(np.array(row)) or [] for row in result.body.centroid_errors]
-        yield _fold("Half the lengths of error bars", _tabulate_clusters(result, errors))
+        yield fold("Half the lengths of error bars", _tabulate_clusters(result, errors))
     if result.body.spreads is not None:
-        yield _fold("Standard deviations", _tabulate_clusters(result, result.body.spreads))
-    yield _fold("All of it as JSON", f"<pre>{escape(_make_json(result))}</pre>", kind="json")
+        yield fold("Standard deviations", _tabulate_clusters(result, result.body.spreads))
+    yield fold("All of it as JSON", f"<pre>{escape(_make_json(result))}</pre>", kind="json")
     yield "</section>"
 
 
@@ -280,7 +257,7 @@ def _make_json(result: DecodeResult) -> str:
 
 def _tabulate_clusters(result: DecodeResult, rows: Sequence[Sequence[float]]) -> str:
     def show(first: int, last: int) -> str:
-        return _tabulate(
+        return tabulate(
             ["axis", *(f"{i + 1}" for i in range(first, last))],
             [
                 ["share", *(f"{weight:.1%}" for weight in result.body.weights[first:last])],
@@ -323,10 +300,6 @@ def _cut(n_clusters: int) -> Iterator[tuple[int, int]]:
         yield first, min(n_clusters, first + _CLUSTERS_ACROSS)
 
 
-def _capitalise(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
-
-
 def _list_names(result: DecodeResult) -> list[str]:
     return [_name(*each) for each in zip(result.names, result.units, strict=True)]
 
@@ -335,20 +308,3 @@ def _name(name: str, unit: str) -> str:
     """Return an axis as HTML; a name that runs from right to left leaves its neighbours alone."""
     small = "" if unit == "1" else f" <small>(<bdi>{escape(unit)}</bdi>)</small>"
     return f"<bdi>{escape(name)}</bdi>{small}"
-
-
-def _tabulate(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of cells that are HTML; the first of each row names it."""
-    head = "".join(f"<th>{each}</th>" for each in heads)
-    body = "".join(
-        f"<tr><th>{first}</th>{''.join(f'<td>{cell}</td>' for cell in rest)}</tr>"
-        for first, *rest in rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
-        "</table></div>"
-    )
-
-
-def _fold(name: str, content: str, *, kind: str = "") -> str:
-    return f'<details class="{kind}"><summary>{name}</summary>{content}</details>'

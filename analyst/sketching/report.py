@@ -11,7 +11,7 @@ from sfumato.analyst.results.promises import NOT_PRIVATE
 from sfumato.analyst.sketching.release import Summed
 from sfumato.analyst.sketching.sketch_file import SketchFile
 from sfumato.shared.plan import SketchPlan, make_statement
-from sfumato.shared.plan.statement import show_level
+from sfumato.shared.plan.people import show_level
 from sfumato.shared.spending import Spent
 
 

@@ -20,7 +20,7 @@ from sfumato.learning.looks.study import measure_study, require_look
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError, DecodingError, WrongStatisticError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.plan.statement import show_level
+from sfumato.shared.plan.people import show_level
 from sfumato.shared.wire.objects.answers import VerdictBody
 from sfumato.shared.wire.objects.looks import LooksBody
 from sfumato.shared.wire.objects.results import BarsBody, ResultBody

@@ -36,7 +36,7 @@ from sfumato.shared.plan import (
     create_plan,
     plan_to_json,
 )
-from sfumato.shared.plan.statement import show_level
+from sfumato.shared.plan.people import show_level
 from sfumato.shared.privacy import MECHANISMS
 from sfumato.shared.wire.objects.looks import PlannedLookBody
 from sfumato.shared.wire.objects.results import ResultBody

@@ -49,7 +49,6 @@ def bound_odds(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Fraction:
 
 def describe_odds(plan: SketchPlan) -> str:
     """Describe the promise for one record, or for a device's window, as the odds of a guess."""
-    one = compute_group_loss(plan.mechanism, n_records=1)
     secret, sender = "what one record says", "All that a device sends"
     if plan.protects_devices:
         secret = "what the records of a device in one window say"
@@ -57,27 +56,20 @@ def describe_odds(plan: SketchPlan) -> str:
         secret = "whether one record exists"
     if plan.sum_release is not None:
         sender = "The totals, and all that one of the two servers sees alone,"
-    level = f"epsilon {format_upper(one.epsilon)}"
-    before = (
-        f"In plain words: suppose that somebody knows everything except {secret}, and holds two "
-        f"answers for equally likely. {sender} can"
-    )
+    one = compute_group_loss(plan.mechanism, n_records=1)
+    change = f"change these even odds to at most {_show_odds(one.epsilon, one.delta)}"
     if one.epsilon > ABSURD_EPSILON:
-        return (
-            f"{before} make one of them all but certain ({level}): this protects next to nothing."
-        )
-    words = f"{before} change these even odds to at most {_show_odds(one.epsilon, one.delta)}"
-    if one.delta:
-        words += (
-            " on average; seldom, a single sketch tells more "
-            f"({level} and delta {format_upper(one.delta)})."
-        )
-    else:
-        words += f" ({level})."
+        change = "make one of them all but certain"
+    average = " on average, and seldom to more" if one.delta else ""
+    words = (
+        f"In plain words: suppose that somebody knows everything except {secret}, and holds two "
+        f"answers for equally likely. {sender} can {change}{average} "
+        f"({show_level(one.epsilon, one.delta)})."
+    )
     if plan.releases_count:
         # Other values are a record that goes and one that comes.
         both = compute_group_loss(plan.mechanism, n_records=2)
-        words += f" What the record says is protected at epsilon {format_upper(both.epsilon)}."
+        words += f" What the record says is protected {_judge(both.epsilon, both.delta)}."
     return words
 
 
@@ -93,47 +85,47 @@ def describe_person(plan: SketchPlan, *, records_a_day: int | None = None) -> st
     if known is None:
         unknown = "The plan does not say how many records one person can have."
         return f"{unknown} {_describe_everywhere(plan, records_a_day)}"
-    n_windows, span = _count_windows(plan)
     whose = f"A person has at most {known:,} record(s) in a window, as the plan states. This person"
     if plan.protects_devices:
         whose = "Somebody who is in all records of a device"
-    words = f"{whose} is protected in one window {_show_loss(plan, known, 1)}"
-    if n_windows > 1:
-        words += f", and in {span} {_show_loss(plan, known, n_windows)}"
-    return f"{words}."
+    shown = []
+    for n_windows, span in {(1, "one window"), _count_windows(plan)}:
+        loss = compute_group_loss(plan.mechanism, n_records=known, n_windows=n_windows)
+        shown.append((n_windows, f"in {span} {_judge(loss.epsilon, loss.delta)}"))
+    return f"{whose} is protected {', and '.join(words for _, words in sorted(shown))}."
 
 
 def find_person_doubt(plan: SketchPlan) -> str | None:
     """Return what a plan leaves open about people with many records, with the fix."""
     if plan.protects_devices or plan.max_records_per_person is not None:
         return None
-    or_unit = ""
-    if plan.window.kind == "time" and not plan.releases_count:
-        or_unit = ', or protect all records of a device in a window together: unit = "device"'
+    unit = ', or protect all records of a device in a window together: unit = "device"'
+    allows_unit = plan.window.kind == "time" and not plan.releases_count
     return (
         f"max_records_per_person is unknown. {_describe_everywhere(plan, None)} State the number"
-        f"{or_unit}"
+        f"{unit if allows_unit else ''}"
     )
 
 
 def _describe_everywhere(plan: SketchPlan, records_a_day: int | None) -> str:
     """Describe the loss of somebody who is in all records of a device, for two weeks."""
     rule, rate = plan.window, records_a_day or RECORDS_A_DAY
-    n_records, span = _DAYS * rate, "two weeks"
+    n_records, (n_windows, span) = _DAYS * rate, _count_windows(plan)
     if rule.kind == "time":
-        n_windows, span = _count_windows(plan)
         # Records that were too few for a sketch are in the next one too.
         in_window = -(-rate * rule.length_s // _DAY_S) + max(plan.least_records, 1) - 1
-        n_records = min(n_records, in_window * n_windows)
+        span = span if rule.length_s < _DAYS * _DAY_S else "two weeks"
     else:
-        n_windows, in_window = -(-n_records // rule.length), rule.length
+        n_windows, in_window, span = -(-n_records // rule.length), rule.length, "two weeks"
     loss = compute_group_loss(plan.mechanism, n_records=in_window, n_windows=n_windows)
-    # Pure losses add up, however the records lie in windows.
-    epsilon = loss.epsilon if loss.delta else n_records * plan.mechanism.guarantee.epsilon
+    epsilon = loss.epsilon
+    if not loss.delta:
+        # Pure losses add up, however the records lie in windows.
+        epsilon = min(n_records, in_window * n_windows) * plan.mechanism.guarantee.epsilon
     often = f"about {rate:,} a day" if records_a_day else f"{rate:,} a day, one every five minutes,"
     return (
-        f"Somebody who is in all records of a device that makes {often} is protected in "
-        f"{span} {_judge(epsilon, loss.delta)}."
+        f"Somebody who is in all records of a device that makes {often} is protected in {span} "
+        f"{_judge(epsilon, loss.delta)}."
     )
 
 
@@ -141,29 +133,32 @@ def _count_windows(plan: SketchPlan) -> tuple[int, str]:
     """Return the number of windows of two weeks, or of a shorter study, and its words."""
     most, rule = plan.most_sketches_per_device, plan.window
     if rule.kind == "count":
-        n_windows = min(10, most)
-        return n_windows, f"{n_windows} windows"
+        return 10, "10 windows"
     n_windows, limit = -(-_DAYS * _DAY_S // rule.length_s), min(most, rule.n_slots or most)
+    if n_windows == 1 or limit == 1:
+        return 1, "one window"
     if limit < n_windows:
         return limit, f"the {limit:,} windows of the study"
-    return n_windows, "two weeks" if n_windows == 1 else f"the {n_windows:,} windows of two weeks"
+    return n_windows, f"the {n_windows:,} windows of two weeks"
 
 
-def _show_loss(plan: SketchPlan, n_records: int, n_windows: int) -> str:
-    loss = compute_group_loss(plan.mechanism, n_records=n_records, n_windows=n_windows)
-    return _judge(loss.epsilon, loss.delta)
+def show_level(epsilon: Fraction, delta: Fraction) -> str:
+    """Write a level of privacy for people, rounded up."""
+    level = f"epsilon {_show(epsilon)}"
+    return f"{level} and delta {format_upper(delta)}" if delta else level
 
 
 def _judge(epsilon: Fraction, delta: Fraction) -> str:
     """Write a level with what it is worth."""
-    level = f"at epsilon {_show(epsilon)}" + (f" and delta {format_upper(delta)}" if delta else "")
+    worth = f" (odds of at most {_show_odds(epsilon, delta)})"
     if epsilon > ABSURD_EPSILON:
-        return f"{level}, which is next to no protection"
-    return f"{level} (odds of at most {_show_odds(epsilon, delta)})"
+        worth = ", which is next to no protection"
+    return f"at {show_level(epsilon, delta)}{worth}"
 
 
 def _show_odds(epsilon: Fraction, delta: Fraction) -> str:
-    return f"{_show(bound_odds(epsilon, delta))} to 1"
+    # Beyond it nobody shows the odds, which may be too large to compute.
+    return f"{_show(bound_odds(min(epsilon, ABSURD_EPSILON), delta))} to 1"
 
 
 def _show(value: Fraction) -> str:

@@ -15,12 +15,14 @@ from sfumato.shared.plan.catalogue import find_unit_doubt
 from sfumato.shared.plan.dimensions import Dimension
 from sfumato.shared.plan.model import SketchPlan
 from sfumato.shared.plan.parts import SumRelease
-from sfumato.shared.plan.people import describe_odds, describe_person
+from sfumato.shared.plan.people import describe_odds, describe_person, show_level
 from sfumato.shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, format_upper
 from sfumato.shared.privacy.limits import find_level_cautions
 
 SEVERAL_WINDOWS = 10
 """Windows of one person, shown next to one window."""
+EXACTLY = "In exact terms:"
+"""Divides a statement: plain words before it, the exact promise after it."""
 _NARROWEST = 1000
 
 
@@ -97,12 +99,15 @@ class PrivacyStatement:
     def describe(self) -> str:
         """Describe the promise: for people first, then exactly, with times and further losses."""
         exact = self.guarantee, self.times, self.campaign, self.describe_people()
-        return " ".join(filter(None, (self.plain, "In exact terms:", *exact)))
+        return " ".join(filter(None, (self.plain, EXACTLY, *exact)))
 
     def describe_people(self) -> str:
         """Describe the loss of people with several records: epsilon at delta, delta at epsilon."""
         if self.unit == "device":
-            return self._describe_owner()
+            return (
+                "All records of one window are protected together, however many of them are one "
+                "person's."
+            )
         if self.people[0].delta:
             return _describe_gaussian(self.people)
         largest = self.people[-1]
@@ -110,15 +115,6 @@ class PrivacyStatement:
             "Someone with q records in each of w windows is protected at q w times "
             f"epsilon: {largest.n_records} in each of {largest.n_windows} windows at "
             f"{format_upper(largest.epsilon)}."
-        )
-
-    def _describe_owner(self) -> str:
-        last = self.people[-1]
-        return (
-            "All records of one window are protected together, however many of them are one "
-            f"person's. Someone with records in w windows is protected at no more than w times "
-            f"epsilon: in {last.n_windows} windows at {format_upper(last.epsilon)}"
-            + (f" and delta {format_upper(last.delta)}." if last.delta else ".")
         )
 
     def people_to_json(self) -> list[dict[str, Any]]:
@@ -495,37 +491,24 @@ def _find_scale_caution(dimension: Dimension) -> str | None:
 
 
 def _describe_gaussian(people: tuple[GroupLoss, ...]) -> str:
-    one, several = people[0], [loss for loss in people if loss.n_windows == 1][1:]
-    delta = format_upper(one.delta)
-    sentences = []
-    if several:
-        at = ", ".join(f"{format_upper(loss.epsilon)} for {loss.n_records}" for loss in several)
-        there = ", ".join(
-            f"{format_upper(loss.multiple_delta)} for {loss.n_records}" for loss in several
-        )
-        sentences.append(
-            "Gaussian noise does not protect q records of one window at q times epsilon: at the "
-            f"same delta, {delta}, epsilon is {at}; at q times epsilon delta is {there}."
-        )
-    windows = [loss for loss in people if loss.n_windows > 1]
-    at = ", ".join(f"{format_upper(loss.epsilon)} for {loss.n_records}" for loss in windows)
-    sentences.append(
-        f"For someone with so many records in each of {SEVERAL_WINDOWS} windows epsilon is, at "
-        f"delta {delta}, {at}."
+    several = [loss for loss in people if loss.n_windows == 1][1:]
+    if not several:
+        return ""
+    at = ", ".join(f"{format_upper(loss.epsilon)} for {loss.n_records}" for loss in several)
+    there = ", ".join(
+        f"{format_upper(loss.multiple_delta)} for {loss.n_records}" for loss in several
     )
-    return " ".join(sentences)
+    return (
+        "Gaussian noise does not protect q records of one window at q times epsilon: at the same "
+        f"delta, {format_upper(people[0].delta)}, epsilon is {at}; at q times epsilon delta is "
+        f"{there}."
+    )
 
 
 def show_exact(value: Fraction) -> str:
     """Write a rational for people: a decimal where that is short and exact, else a fraction."""
     decimal = f"{float(value):.6g}"
     return decimal if Fraction(decimal) == value else str(value)
-
-
-def show_level(epsilon: Fraction, delta: Fraction) -> str:
-    """Write a level of privacy for people, rounded up."""
-    level = f"epsilon {format_upper(epsilon)}"
-    return f"{level} and delta {format_upper(delta)}" if delta else level
 
 
 def describe_release(plan: SketchPlan) -> str:

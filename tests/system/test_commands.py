@@ -6,7 +6,7 @@ import hashlib
 import json
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +154,31 @@ def test_decodes_are_listed_found_by_first_digits_and_exported(desk: Desk) -> No
     refused = desk.run("decode", desk.study, "-k", "2", "--from", "1970-01-01T06:00", status=2)
     assert "must have a time zone" in refused
     assert "no decode has an id" in desk.run("decode", "show", "abcdef", status=2)
+
+
+def test_a_dossier_states_promise_keys_and_log_and_leaves_blanks_for_what_nobody_said(
+    desk: Desk,
+) -> None:
+    desk.agent.once()
+    page = desk.folder / "dossier.html"
+    said = desk.run("study", "dossier", "desk", "-o", str(page), "--controller", "City <Graz>")
+    assert "6 blanks are left" in said
+    text = page.read_text(encoding="utf-8")
+    assert "City &lt;Graz&gt;" in text
+    assert "In plain words: suppose that somebody" in text
+    assert "study.create" in text
+    assert "<script" not in text
+    assert text.count("to be filled in</span>") == 6
+    found = desk.ask("study", "dossier", "desk", "--controller", "City")
+    with Client(desk.url, key=desk.key) as client:
+        assert found["privacy"] == asdict(client.privacy("desk"))
+        assert [key["scope"] for key in found["keys"]] == [
+            each.scope for each in list(client.keys())
+        ]
+    assert found["plan"]["dimensions"][0]["name"] == "x"
+    assert found["privacy"]["version"]
+    assert "controller" not in found["open_questions"]
+    assert found["readers"]["totals of the server's work"].endswith("operators")
 
 
 def test_a_search_box_is_stored_with_the_study_and_told_with_the_result(desk: Desk) -> None:

@@ -82,6 +82,13 @@ class PrivacyBody(PromiseBody):
         ["that and when a device takes part, and how many records it has"],
     )
     warnings: list[str] = member("Doubts about the plan, a sentence each.", [])
+    payload_days: float | None = member(
+        "Days after which the server drops the payload of a sketch; null for never. Its part in "
+        "every sum stays.",
+        90.0,
+        default=None,
+    )
+    version: str = member("Version of the server that states it.", "0.1.0", default="")
 
 
 def describe_promise(plan: SketchPlan) -> PromiseBody:

@@ -1,14 +1,12 @@
 """Routes and declared calls are the same, whatever each states of the other."""
 
-import importlib
-import pkgutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from sfumato.shared.wire import calls, problem_types
-from sfumato.shared.wire.calls.call import Bare, Call, Nothing, Pages
+from sfumato.shared.wire import problem_types
+from sfumato.shared.wire.access import list_declared
+from sfumato.shared.wire.calls.call import Bare, Nothing, Pages
 from tests.aggregator.api.test_access import CALLS, list_calls
 from tests.aggregator.fleet import Desk
 
@@ -16,14 +14,6 @@ pytestmark = pytest.mark.anyio
 
 GRANTED = {"enrol": "operator", "monitor": "operator", "reader": "analyst"}
 """Scopes that are tested as another: an operator may do all, an analyst what a reader may."""
-
-
-def list_declared() -> Iterator[Call[Any, Any]]:
-    """Yield every call that is declared in the catalogue."""
-    for module in pkgutil.iter_modules(calls.__path__, f"{calls.__name__}."):
-        for resource in vars(importlib.import_module(module.name)).values():
-            if isinstance(resource, type):
-                yield from (each for each in vars(resource).values() if isinstance(each, Call))
 
 
 DECLARED = {call.name: call for call in list_declared()}

@@ -66,22 +66,22 @@ def test_the_odds_name_what_is_protected_and_by_whom_it_is_seen() -> None:
     assert "at most 2.72 to 1 (epsilon 1)" in describe_odds(make())
     hidden = describe_odds(make(neighbouring="add-remove-one"))
     assert "whether one record exists" in hidden
-    assert "says is protected at epsilon 2" in hidden
+    assert "says is protected at epsilon 2 (odds of at most 7.39 to 1)" in hidden
     assert "the records of a device in one window say" in describe_odds(make(unit="device"))
     assert "one of the two servers sees alone" in describe_odds(make(release="sum.v1"))
 
 
 def test_with_a_delta_the_odds_hold_on_average_and_it_is_said() -> None:
     said = describe_odds(make(delta=Fraction(1, 10**6)))
-    assert "to 1 on average; seldom, a single sketch tells more" in said
-    assert "delta 1e-06" in said
+    assert "to 1 on average, and seldom to more (epsilon 1 and delta 1e-06)" in said
     assert "on average" not in describe_odds(make())
 
 
 def test_an_absurd_level_gets_no_odds() -> None:
     said = describe_odds(make(epsilon=Fraction(11)))
-    assert "all but certain (epsilon 11): this protects next to nothing" in said
+    assert "all but certain (epsilon 11)." in said
     assert "to 1" not in said
+    assert "to 1" not in describe_odds(make(epsilon=Fraction(10**4), mechanism="discrete-laplace"))
 
 
 def test_a_person_in_all_records_of_a_sensor_of_five_minutes_is_not_protected() -> None:
@@ -127,6 +127,17 @@ def test_a_person_in_all_records_of_a_sensor_of_five_minutes_is_not_protected() 
             "is protected in one window at epsilon 1 (odds of at most 2.72 to 1).",
         ),
         ({"window": WindowRule(kind="count", length=100)}, "in two weeks at epsilon 4,032"),
+        (
+            {"window": WindowRule(kind="time", length_s=90 * DAY)},
+            "in two weeks at epsilon 4,032",
+        ),
+        (
+            {
+                "late_rule": "leave-out-outside",
+                "window": WindowRule(kind="time", origin=DAY, length_s=DAY, end=2 * DAY),
+            },
+            "in one window at epsilon 288,",
+        ),
     ],
 )
 def test_a_person_is_told_of_one_window_and_of_two_weeks(
