@@ -13,7 +13,7 @@ from rich.table import Table
 
 from sfumato.analyst.cli.decodes import describe_decoded
 from sfumato.analyst.cli.options import Answer, Anyway, Study, command, show_time
-from sfumato.analyst.cli.pilots import parse_count, parse_label, parse_length
+from sfumato.analyst.cli.pilots import PerPerson, parse_count, parse_label, parse_length
 from sfumato.analyst.client import Client, Decode
 from sfumato.analyst.levels import parse_delta, parse_epsilon
 from sfumato.analyst.planning.campaigns import CampaignOutline, plan_campaign
@@ -83,9 +83,7 @@ def _create(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE|...", help="A label of devices. Repeatable."),
     ] = None,
-    per_person: Annotated[
-        int | None, typer.Option(min=1, help="Most records of one person in a window.")
-    ] = None,
+    per_person: PerPerson = None,
     anyway: Anyway = False,
 ) -> Answer:
     """Publish a campaign, and print the line with which each device joins it once.

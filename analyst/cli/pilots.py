@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -57,7 +57,8 @@ from sfumato.learning.planning.pilots import PilotOutline, plan_pilot
 from sfumato.learning.planning.refinement import MainOutline, refine
 from sfumato.shared.command import EXIT_REFUSED, SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.plan import Label, WindowRule, find_cautions
+from sfumato.shared.plan import Label, SketchPlan, WindowRule, find_cautions
+from sfumato.shared.plan.people import find_person_doubt
 
 app = typer.Typer(**SETTINGS)
 
@@ -71,6 +72,11 @@ SameRecords = Annotated[
         help="Pilot and main study read the same records, such as one file: --epsilon and --delta "
         "are for both together.",
     ),
+]
+
+
+PerPerson = Annotated[
+    int | None, typer.Option(min=1, help="Most records of one person in a window.")
 ]
 
 
@@ -112,9 +118,7 @@ def _pilot(
         list[str] | None,
         typer.Option("--label", metavar="NAME=VALUE|...", help="A label of devices. Repeatable."),
     ] = None,
-    per_person: Annotated[
-        int | None, typer.Option(min=1, help="Most records of one person in a window.")
-    ] = None,
+    per_person: PerPerson = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for the specification.")
     ] = None,
@@ -143,6 +147,8 @@ def _pilot(
         max_records_per_person=per_person,
     )
     pilot = plan_pilot(outline)
+    if known := _ask_per_person(pilot.plan):
+        pilot = plan_pilot(replace(outline, max_records_per_person=known))
     require_strength(pilot, anyway=anyway)
     _say(*describe_pilot(pilot), *(f"warning: {text}" for text in find_cautions(pilot.plan)))
     text = format_pilot(pilot)
@@ -194,6 +200,11 @@ def _refine(
             min=1, help="Windows that are decoded together, after which the study ends; default: 1."
         ),
     ] = None,
+    unit: Annotated[
+        Literal["record", "device"] | None,
+        typer.Option(help="What epsilon protects; default: the pilot's."),
+    ] = None,
+    per_person: PerPerson = None,
     plan_path: Annotated[
         Path | None, typer.Option("--plan", help=f"The pilot's, for a sketch file. {PLAN_HELP}")
     ] = None,
@@ -224,6 +235,8 @@ def _refine(
         n_sketches=None if devices is None else devices * (windows or 1),
         length_s=None if window is None else parse_length(window),
         n_windows=windows,
+        unit=unit,
+        max_records_per_person=per_person,
     )
     n_clusters = clusters, most_clusters or clusters
     if plan_path is None:
@@ -256,6 +269,8 @@ def _refine(
         if is_refused and not anyway:
             raise typer.Exit(EXIT_REFUSED)
     found.require_hope(anyway=anyway)
+    known = _ask_per_person(found.make_plan(seed="0" * 64), may_ask=not as_json)
+    found = replace(found, main=replace(main, max_records_per_person=known))
     box = search_box or output.with_suffix(".box.toml")
     # A new plan has a new seed: sketches of the old one could not be decoded any more.
     write_text(output, format_refinement(found), exclusive=True)
@@ -407,6 +422,18 @@ def _choose_window(
     origin = 0 if start is None else parse_date(start)
     end = None if n_slots is None else origin + n_slots * rule.length_s
     return WindowRule(kind="time", origin=origin, length_s=rule.length_s, end=end)
+
+
+def _ask_per_person(plan: SketchPlan, *, may_ask: bool = True) -> int | None:
+    """Return the plan's most records of a person, or the answer of whoever sits at a terminal."""
+    doubt = find_person_doubt(plan)
+    if doubt is None:
+        return plan.max_records_per_person
+    _say(f"warning: {doubt}: --per-person")
+    if not (may_ask and sys.stdin.isatty()):
+        return None
+    question = "most records of one person in a window (0 if nobody knows)"
+    return typer.prompt(question, default=0, type=int, err=True) or None
 
 
 def _say(*lines: str) -> None:

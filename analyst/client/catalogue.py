@@ -23,6 +23,7 @@ class Catalogue:
 
     find_study = found("study")
     study = of_one(Studies.get_study)
+    advise = plain(Studies.advise_study)
     privacy = of_one(Studies.get_privacy)
     refusals = of_one(Studies.list_refusals)
     tokens = listed_of(Tokens.list_tokens)

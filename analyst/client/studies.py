@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -15,57 +14,11 @@ from sfumato.shared.plan import SketchPlan, plan_from_json, plan_to_json
 from sfumato.shared.wire.calls.sketches import Sketches
 from sfumato.shared.wire.calls.studies import Studies
 from sfumato.shared.wire.calls.tokens import Tokens
-from sfumato.shared.wire.objects.advice import AdviceBody, AdviceRequest, PlannedDimension
 from sfumato.shared.wire.objects.studies import CreatedBody, StudyBody, WithdrawnBody
 
 
 class AsyncStudies(AsyncCalls):
     """Calls about studies, their enrolment tokens and their sketches."""
-
-    async def advise(
-        self,
-        dimensions: Sequence[PlannedDimension],
-        *,
-        n_clusters: int,
-        n_devices: int,
-        records_per_window: int,
-        n_windows: int = 1,
-        window_s: int = 86_400,
-        epsilon: str = "1",
-    ) -> AdviceBody:
-        """Return the best plan for a study that does not exist yet, and its expected quality.
-
-        Nothing is stored. :func:`sfumato.shared.plan.plan_from_json` reads the plan of the answer,
-        for :meth:`create_study`.
-
-        Parameters
-        ----------
-        dimensions
-            Columns with public bounds, which are never read off the data.
-        n_clusters
-            The largest number of clusters that may be wanted.
-        n_devices, records_per_window, n_windows
-            Devices, records of a device in a window, and windows that are decoded together.
-        window_s
-            Length of a window in seconds.
-        epsilon
-            Epsilon of each record and sketch, exact: ``"1"``, ``"0.5"`` or ``"1/2"``.
-
-        Raises
-        ------
-        ConfigError, PlanError, PrivacyError
-            An argument breaks its rule, or no noise can be calibrated.
-        """
-        asked = AdviceRequest(
-            dimensions=list(dimensions),
-            n_clusters=n_clusters,
-            n_devices=n_devices,
-            n_windows=n_windows,
-            records_per_window=records_per_window,
-            window_s=window_s,
-            epsilon=epsilon,
-        )
-        return await self._call(Studies.advise_study, body=asdict(asked))
 
     async def create_study(
         self,

@@ -244,13 +244,7 @@ def describe_plan(plan: SketchPlan, prediction: PlanPrediction | None) -> Iterat
     if plan.kind == "fourier":
         yield "clusters", _describe_clusters(plan, prediction)
     yield from (("warning", text) for text in statement.cautions)
-    yield "for people", statement.plain
-    yield "protects", statement.guarantee
-    if statement.times is not None:
-        yield "times", statement.times
-    if statement.campaign is not None:
-        yield "campaign", statement.campaign
-    yield "people", statement.describe_people()
+    yield "protects", statement.describe()
     yield "not covered", "\n".join(f"- {text}" for text in statement.unprotected)
     yield "public", "\n".join(f"- {fact.what}: {fact.detail}" for fact in statement.public)
     yield "costs", _describe_cost(plan)

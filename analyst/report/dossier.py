@@ -31,7 +31,7 @@ QUESTIONS = {
     "end": "When the study ends, and who deletes it",
 }
 """What no program knows; the operator states it."""
-_ELSEWHERE = {"for people", "protects", "people", "not covered", "public", "warning", "expect"}
+_ELSEWHERE = {"protects", "not covered", "public", "warning", "expect"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -189,7 +189,6 @@ def _make_reports(outline: PilotOutline, epsilon: Fraction) -> Pilot:
         most_sketches=max(MOST_SKETCHES, 2 * outline.n_sketches),
         most_sketches_per_device=outline.n_windows,
         labels=outline.labels,
-        max_records_per_person=outline.max_records_per_person,
     )
     strength = measure_reports(create_plan(spec).mechanism.gain, outline.n_sketches / d)
     return Pilot(outline=outline, spec=spec, strength=strength)

@@ -48,6 +48,8 @@ class MainOutline:
         study; None for the end of the pilot, or if it has none, for the pilot's.
     window
         The windows, instead of those that follow from the pilot's.
+    unit, max_records_per_person
+        As in a plan; None for the pilot's.
     length_s, n_windows
         By time and for other records: the length of a window, None for the pilot's; and the windows
         after which the study ends, None for no end.
@@ -63,6 +65,8 @@ class MainOutline:
     window: WindowRule | None = None
     length_s: int | None = None
     n_windows: int | None = None
+    unit: str | None = None
+    max_records_per_person: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -193,7 +197,9 @@ class Refinement:
             return {}
         least = {} if self.pilot.releases_count else {"least_records": 1}
         most = max(self.outline.most_records, self.window.length)
-        person = self.pilot.max_records_per_person
+        person = self.main.max_records_per_person
+        if self.outline.unit == "record":
+            person = person or self.pilot.max_records_per_person
         return least | {"max_records_per_person": person or "unknown", "most_records": most}
 
     def make_plan(self, *, seed: str, **sizes: Any) -> SketchPlan:
@@ -414,7 +420,7 @@ def refine(
         n_clusters=calibration.n_clusters[1],
         neighbouring=pilot.release.neighbouring,
         by_time=pilot.window.kind == "time",
-        unit=pilot.release.unit,
+        unit=main.unit or pilot.release.unit,
     )
     # Only the signal is of the complete records; limits on sizes are of all.
     complete = replace(outline, n_records=count_complete(columns, outline))

@@ -87,7 +87,7 @@ def describe_person(plan: SketchPlan, *, records_a_day: int | None = None) -> st
         return f"{unknown} {_describe_everywhere(plan, records_a_day)}"
     whose = f"A person has at most {known:,} record(s) in a window, as the plan states. This person"
     if plan.protects_devices:
-        whose = "Somebody who is in all records of a device"
+        whose = "All records of one window are protected together. Somebody who is in all of them"
     shown = []
     for n_windows, span in {(1, "one window"), _count_windows(plan)}:
         loss = compute_group_loss(plan.mechanism, n_records=known, n_windows=n_windows)
@@ -99,11 +99,9 @@ def find_person_doubt(plan: SketchPlan) -> str | None:
     """Return what a plan leaves open about people with many records, with the fix."""
     if plan.protects_devices or plan.max_records_per_person is not None:
         return None
-    unit = ', or protect all records of a device in a window together: unit = "device"'
-    allows_unit = plan.window.kind == "time" and not plan.releases_count
     return (
-        f"max_records_per_person is unknown. {_describe_everywhere(plan, None)} State the number"
-        f"{unit if allows_unit else ''}"
+        f"max_records_per_person is unknown. {_describe_everywhere(plan, None)} State the number, "
+        'or with windows by time under replace-one all records of a window: unit = "device"'
     )
 
 

@@ -102,12 +102,12 @@ class PrivacyStatement:
         return " ".join(filter(None, (self.plain, EXACTLY, *exact)))
 
     def describe_people(self) -> str:
-        """Describe the loss of people with several records: epsilon at delta, delta at epsilon."""
+        """Describe the loss of people with several records: epsilon at delta, delta at epsilon.
+
+        Nothing where the unit is a device: all its records of a window are protected together.
+        """
         if self.unit == "device":
-            return (
-                "All records of one window are protected together, however many of them are one "
-                "person's."
-            )
+            return ""
         if self.people[0].delta:
             return _describe_gaussian(self.people)
         largest = self.people[-1]

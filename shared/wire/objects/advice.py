@@ -53,8 +53,14 @@ class AdviceRequest:
     window_s: Annotated[int, Rule(ge=1, le=1 << 40)] = member(
         "Length of a window in seconds.", 86400, default=86400
     )
+    unit: Literal["record", "device"] = member(
+        "What epsilon protects: a record, or a device's window.", "record", default="record"
+    )
+    max_records_per_person: Count | None = member(
+        "Most records of one person in a window; null if unknown, or for a device.", 3, default=None
+    )
     epsilon: Annotated[str, Rule(min_length=1, max_length=50)] = member(
-        "The epsilon of each record and sketch, exact: `1`, `0.5` or `1/2`.", "1", default="1"
+        "The epsilon of each sketch, exact: `1`, `0.5` or `1/2`.", "1", default="1"
     )
 
 

@@ -83,10 +83,7 @@ class PrivacyBody(PromiseBody):
     )
     warnings: list[str] = member("Doubts about the plan, a sentence each.", [])
     payload_days: float | None = member(
-        "Days after which the server drops the payload of a sketch; null for never. Its part in "
-        "every sum stays.",
-        90.0,
-        default=None,
+        "Days after which the server drops payloads of sketches; null: never.", 90.0, default=None
     )
     version: str = member("Version of the server that states it.", "0.1.0", default="")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sfumato.shared.plan import plan_from_json
-from tests.aggregator.fleet import Desk
+from tests.aggregator.fleet import Desk, assert_problem
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +41,29 @@ async def test_the_advised_plan_makes_a_study(desk: Desk) -> None:
     again = (await desk.post("/v1/advice", ASKED)).json()
     assert again["plan"] != found["plan"], "the seed is fresh"
     assert again["band"] == found["band"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "unit", "person"),
+    [
+        ({}, "record", None),
+        ({"max_records_per_person": 3}, "record", 3),
+        ({"unit": "device", "n_devices": 5000}, "device", None),
+    ],
+)
+async def test_the_plan_protects_what_was_asked_for_and_states_the_records_of_a_person(
+    desk: Desk, asked: dict[str, Any], unit: str, person: int | None
+) -> None:
+    answer = await desk.post("/v1/advice", ASKED | asked)
+    assert answer.status_code == 200, answer.text
+    plan = plan_from_json(answer.json()["plan"])
+    assert (plan.release.unit, plan.max_records_per_person) == (unit, person)
+
+
+async def test_a_device_as_the_unit_needs_no_records_of_a_person(desk: Desk) -> None:
+    asked = {"unit": "device", "n_devices": 5000, "max_records_per_person": 3}
+    answer = await desk.post("/v1/advice", ASKED | asked)
+    assert_problem(answer, "plan-invalid", 422, "max_records_per_person")
 
 
 async def test_a_logarithmic_scale_is_in_the_plan_and_its_usual_spread_is_in_doublings(

@@ -413,6 +413,7 @@ def test_a_study_is_planned_on_the_page_and_created_from_its_plan(scene: Scene) 
     page.wait_for(".planner .verdict.good")
     assert "between 1.0" in page.text(".planner .headline")
     assert "epsilon = 1 " in page.text(".planner blockquote")
+    assert "State the most records of one person" in page.text(".planner .warnings")
     page.evaluate("document.querySelector('.planner .result button.main').click()")
     page.type("planned")
     page.evaluate("document.querySelector('textarea').form.requestSubmit()")
@@ -422,6 +423,30 @@ def test_a_study_is_planned_on_the_page_and_created_from_its_plan(scene: Scene) 
     found = (dimension.name, dimension.unit, dimension.lower, dimension.upper)
     assert found == ("flow", "l/s", 0.0, 50.0)
     assert not page.complaints
+
+
+def test_the_planner_asks_what_is_protected_and_how_many_records_a_person_has(
+    scene: Scene,
+) -> None:
+    describe_flow(scene)
+    page = scene.page
+    label = (
+        "[...document.querySelectorAll('.planner label')].find(e => e.textContent.startsWith({}))"
+    )
+    person = label.format("'Records of one person'")
+    page.evaluate(f"{person}.querySelector('input').value = 3")
+    page.evaluate("document.querySelector('.planner form').requestSubmit()")
+    page.wait_for(".planner .verdict.good")
+    shown = "JSON.parse(document.querySelector('.planner .result pre').textContent)"
+    assert page.evaluate(f"{shown}.max_records_per_person") == 3
+    assert page.evaluate("document.querySelector('.planner .warnings')") is None
+    unit = f"{label.format(repr('Protected'))}.querySelector('select')"
+    page.evaluate(f"{unit}.value = 'device'")
+    page.evaluate(f"{unit}.dispatchEvent(new Event('change'))")
+    assert page.evaluate(f"{person}.hidden")
+    page.evaluate("document.querySelector('.planner form').requestSubmit()")
+    page.wait_for(".planner .verdict:not(.good)")
+    assert page.evaluate(f"{shown}.release.unit") == "device"
 
 
 def test_a_column_is_planned_on_a_logarithmic_scale_as_the_client_plans_it(scene: Scene) -> None:
@@ -438,7 +463,9 @@ def test_a_column_is_planned_on_a_logarithmic_scale_as_the_client_plans_it(scene
         name="flow", unit="l/s", lower=0.0, upper=50.0, transform=LogTransform(resolution=1.0)
     )
     with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
-        found = client.advise([flow], n_clusters=5, n_devices=100, records_per_window=1000)
+        found = client.advise(
+            dimensions=[flow], n_clusters=5, n_devices=100, records_per_window=1000
+        )
     assert found.band.statement in page.text(".planner .headline")
     shown = json.loads(page.evaluate("document.querySelector('.planner .result pre').textContent"))
     assert shown["dimensions"] == found.plan["dimensions"]

@@ -1,5 +1,6 @@
 """Pilots, and the plans that follow from them, on the command line and from a sketch file."""
 
+import io
 import json
 import re
 import shutil
@@ -222,6 +223,77 @@ def pilot_file(folder: Path, made: Path) -> Path:
 
 
 REFINE = ["plan", "refine", "pilot.sketch", "--plan", "pilot.toml", "--same-records"]
+
+
+class Terminal(io.StringIO):
+    """A terminal at which somebody types this."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def read_toml(name: str) -> dict[str, Any]:
+    return tomllib.loads(Path(name).read_text(encoding="utf-8"))
+
+
+def test_a_pilot_that_leaves_the_person_open_warns_with_the_fix_and_goes_on(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pilot("-o", "open.toml") == 0
+    words = words_of(capsys.readouterr().err)
+    assert "warning: max_records_per_person is unknown." in words
+    assert "in one window at epsilon 2,016, which is next to no protection" in words
+    assert "--per-person" in words
+    assert read_toml("open.toml")["max_records_per_person"] == "unknown"
+    # Also with windows by time, where reports of the first record alone are weighed too.
+    assert pilot("--per-person", "3", "--devices", "40", "-o", "known.toml") == 0
+    assert "max_records_per_person" not in capsys.readouterr().err
+    assert read_toml("known.toml")["max_records_per_person"] == 3
+
+
+def test_at_a_terminal_a_pilot_asks_for_the_records_of_a_person(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for typed, known in (("4\n", 4), ("\n", "unknown")):
+        monkeypatch.setattr("sys.stdin", Terminal(typed))
+        assert pilot("-o", f"{known}.toml") == 0
+        assert "most records of one person in a window" in capsys.readouterr().err
+        assert read_toml(f"{known}.toml")["max_records_per_person"] == known
+
+
+def test_refine_states_the_person_or_protects_a_devices_window(
+    pilot_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choice = [*REFINE, "--clusters", "2", "--epsilon", "1"]
+    assert command.main([*choice, "-o", "open.toml"]) == 0
+    assert "max_records_per_person is unknown" in capsys.readouterr().err
+    assert command.main([*choice, "--per-person", "5", "-o", "known.toml"]) == 0
+    assert "max_records_per_person is" not in capsys.readouterr().err
+    assert read_toml("known.toml")["max_records_per_person"] == 5
+    monkeypatch.setattr("sys.stdin", Terminal("6\n"))
+    assert command.main([*choice, "-o", "asked.toml"]) == 0
+    assert read_toml("asked.toml")["max_records_per_person"] == 6
+    monkeypatch.setattr("sys.stdin", Terminal(""))
+    capsys.readouterr()
+    assert command.main([*choice, "-o", "json.toml", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)
+    assert "max_records_per_person is unknown" in captured.err
+
+
+def test_refine_plans_for_a_devices_window_as_a_whole(
+    pilot_file: Path, answers: tuple[CalibrationBody, HistogramBody]
+) -> None:
+    plan = replace(plan_from_spec(read_toml("pilot.toml")), max_records_per_person=7)
+    calibration, histogram = answers
+    main = MainOutline(epsilon=Fraction(1), origin=604800, n_sketches=400)
+    (whole, each) = (
+        refine(calibration, histogram, plan, replace(main, unit=unit)) for unit in ("device", None)
+    )
+    made = whole.make_plan(seed="0" * 64)
+    assert (made.release.unit, made.max_records_per_person) == ("device", None)
+    assert each.make_plan(seed="0" * 64).max_records_per_person == 7
+    assert tomllib.loads(format_refinement(whole))["unit"] == "device"
 
 
 def test_columns_alone_lead_to_centroids_within_the_budget(

@@ -55,15 +55,18 @@ def _advise(request: AdviceRequest, *, origin: int) -> StudyAdvice:
         n_sketches=n_sketches,
         n_dimensions=len(request.dimensions),
         n_clusters=request.n_clusters,
+        unit=request.unit,
     )
     advice = advise(outline, epsilon=epsilon, target_sse=ROUGH_SSE)
     best = advice.recommended
     # Windows begin at midnight of UTC, so that their dates read well.
     window = {"kind": "time", "origin": origin - origin % 86_400, "length_s": request.window_s}
+    person = request.max_records_per_person
     spec = {
         "seed": secrets.token_hex(SEED_BYTES),
         **list_decided(outline, best, n_windows=request.n_windows),
         **list_sizes(outline, best),
+        **({} if person is None else {"max_records_per_person": person}),
         "window": window,
         "dimensions": [_describe(each, request) for each in request.dimensions],
     }

@@ -3,7 +3,7 @@
 import { request } from "../base/api.js";
 import { attempt } from "../base/attempt.js";
 import { save } from "../base/downloads.js";
-import { announce, h } from "../base/dom.js";
+import { announce, h, warningList } from "../base/dom.js";
 import { count, rounded, whole } from "../base/words.js";
 import { field } from "../study/selection.js";
 
@@ -94,6 +94,8 @@ function listRemedies({ epsilon, records_per_window: records, n_sketches: sketch
   ].filter(Boolean);
 }
 
+const isOpen = ({ release, max_records_per_person: most }) => release.unit === "record" && most === "unknown";
+
 function show(found, asked, fill) {
   const [tone, words] = OUTLOOKS[found.outlook];
   const remedies = found.remedies ? listRemedies(found.remedies, asked) : [];
@@ -109,6 +111,7 @@ function show(found, asked, fill) {
     remedies.length > 0 && [h("h3", {}, "What would help, each by itself"), h("ul", {}, remedies.map((each) => h("li", {}, each)))],
     found.remedies && !remedies.length && h("p", {}, "None of more records, devices, epsilon or fewer clusters alone would help."),
     h("h3", {}, "What a person is promised"),
+    isOpen(found.plan) && warningList(["nobody knows how much this protects a person. State the most records of one person in a window, or protect all records of a device."]),
     h("blockquote", {}, found.statement),
     h(
       "div",
@@ -131,6 +134,12 @@ export function planPanel(signal, fill = null) {
     records_per_window: number(1000, positive),
   };
   const length = h("select", {}, Object.entries(WINDOWS).map(([value, text]) => h("option", { value, selected: value === "86400" }, text)));
+  const unit = h("select", {}, h("option", { value: "record" }, "each record"), h("option", { value: "device" }, "all records of a device in a window"));
+  const person = number("", { ...positive, required: false, placeholder: "unknown" });
+  const ofPerson = field("Records of one person in a window, at most", person);
+  unit.addEventListener("change", () => {
+    ofPerson.hidden = person.disabled = unit.value === "device";
+  });
   const epsilon = h("input", { type: "text", required: true, value: "1", inputmode: "decimal", autocomplete: "off" });
   const start = h("button", { type: "submit", class: "main" }, "Predict");
   const place = h("div", { class: "result" });
@@ -141,6 +150,8 @@ export function planPanel(signal, fill = null) {
       dimensions: columns.read(),
       ...Object.fromEntries(Object.entries(inputs).map(([name, { value }]) => [name, Number(value)])),
       window_s: Number(length.value),
+      unit: unit.value,
+      max_records_per_person: person.disabled || person.value === "" ? null : Number(person.value),
       epsilon: epsilon.value.trim(),
     };
     await attempt(place, signal, async () => {
@@ -171,7 +182,9 @@ export function planPanel(signal, fill = null) {
           field("Records in a window", inputs.records_per_window),
           field("A window lasts", length),
           field("Windows decoded together", inputs.n_windows),
-          field("Epsilon of a record", epsilon),
+          field("Protected", unit),
+          ofPerson,
+          field("Epsilon", epsilon),
         ),
         h("div", { class: "buttons" }, start),
       ),
