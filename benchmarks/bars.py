@@ -55,7 +55,6 @@ from sfumato.learning.answers.densities import (
 from sfumato.learning.decoding.bars import (
     LAWS,
     LEVEL,
-    TRUSTED,
     BarKind,
     BarLaw,
     BarsWord,
@@ -64,6 +63,7 @@ from sfumato.learning.decoding.bars import (
 from sfumato.learning.decoding.density import Posterior
 from sfumato.learning.decoding.judgement import Evidence
 from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
+from sfumato.learning.decoding.verdict import TRUSTED
 
 NAME = "bars"
 _N_SHAPES, _FITTED_TO, _QUICK_SHAPES = 54, 81, 3

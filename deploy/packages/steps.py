@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,7 +88,7 @@ def export(folder: Path, commit: str, *, repository: Path = ROOT) -> int:
     archive = folder.with_suffix(".tar")
     run(["git", "archive", "--output", archive, name], folder=repository)
     folder.mkdir()
-    shutil.unpack_archive(archive, folder, filter="data")
+    run(["tar", "--extract", "--file", archive, "--directory", folder])
     archive.unlink()
     return epoch
 

@@ -7,12 +7,14 @@ from typing import Any
 
 from sfumato.shared.reading.json_lines import BrokenRecord, JsonLinesParser
 
-# Possessive: each character is looked at once, whatever a line holds.
-_KEY = r"(?:[^\\,= ]|\\.)++"
-_VALUE = r'(?:"(?:[^"\\]|\\.)*+"|[^", ]++)'
-_SERIES = re.compile(rf"({_KEY})((?:,{_KEY}={_KEY})*+) ")
+# Each character is looked at once or twice, whatever a line holds: alternatives begin with other
+# characters. No group that can fail half-way is possessive: until 3.11.4 Python went on behind what
+# had failed.
+_KEY = r"(?:[^\\,= ]|\\.)(?:[^\\,= ]++|\\.)*"
+_VALUE = r'(?:"(?:[^"\\]++|\\.)*"|[^", ]++)'
+_SERIES = re.compile(rf"({_KEY})((?:,{_KEY}={_KEY})*) ")
 _LINE = re.compile(
-    rf"({_KEY})((?:,{_KEY}={_KEY})*+) ++({_KEY}={_VALUE}(?:,{_KEY}={_VALUE})*+)(?: ++(-?[0-9]++))?"
+    rf"({_KEY})((?:,{_KEY}={_KEY})*) ++({_KEY}={_VALUE}(?:,{_KEY}={_VALUE})*)(?: ++(-?[0-9]++))?"
 )
 _TAG = re.compile(rf",({_KEY})=({_KEY})")
 _FIELD = re.compile(rf"({_KEY})=({_VALUE})")

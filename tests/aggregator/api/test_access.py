@@ -238,7 +238,7 @@ async def test_every_call_is_described_with_an_example(desk: Desk) -> None:
             ]
             if either and all("example" in schemas[part] for part in either):
                 return True
-            if kind == "text/html" or "example" in media or "example" in schemas.get(name, {}):
+            if kind == "text/html" or {"example", "examples"} & {*media, *schemas.get(name, {})}:
                 return True
             items = schemas.get(name, {}).get("properties", {}).get("items", {}).get("items", {})
             if "example" in schemas.get(str(items.get("$ref", "")).rpartition("/")[2], {}):

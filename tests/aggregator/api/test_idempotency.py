@@ -16,7 +16,7 @@ from sfumato.aggregator.base.tables import METADATA
 from sfumato.aggregator.resources.keys.service.idempotency import KEPT_S
 from sfumato.aggregator.services import Services
 from sfumato.shared.plan import plan_to_json
-from tests.aggregator.api.test_calls import list_declared
+from sfumato.shared.wire.access import list_declared
 from tests.aggregator.api.test_campaigns import DAY, START, begin
 from tests.aggregator.api.test_publications import decode
 from tests.aggregator.databases import find_address, open_kind

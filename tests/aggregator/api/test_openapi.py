@@ -32,7 +32,7 @@ from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
 from sfumato.shared.plan import plan_to_json
 from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, SKETCH_MEDIA_TYPE, problem_types
-from tests.aggregator.api.test_calls import list_declared
+from sfumato.shared.wire.access import list_declared
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Device, make_plan
 from tests.aggregator.processes import running
