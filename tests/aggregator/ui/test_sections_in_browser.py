@@ -110,6 +110,24 @@ def test_a_change_is_seen_over_time_with_its_window_and_its_cluster(
     assert not page.complaints
 
 
+def test_a_section_opens_on_its_latest_answer_and_the_list_shows_what_matters(
+    scene: Scene, changing: str
+) -> None:
+    ask(scene, changing, "time")
+    result = read_analysis(scene)
+    scene.go("time", changing)
+    page = scene.page
+    page.wait_for(".result .verdict")
+    assert read_analysis(scene) == result
+    assert not page.evaluate("document.querySelector('.asking').open")
+    page.evaluate("location.hash = '#studies'")
+    row = f"document.querySelector('th a[href$=\"{changing}\"]')?.closest('tr')"
+    page.wait(f"!!({row}) && !{row}.textContent.includes('…')")
+    found = page.evaluate(f"[...{row}.cells].slice(1, 4).map(cell => cell.innerText)")
+    last = [each for each in result["windows"] if each["p"] is not None][-1]
+    assert found == ["no decode", "alarm" if last["is_alarm"] else "none", "none"]
+
+
 def test_two_stretches_of_the_time_axis_are_compared_by_keyboard(
     scene: Scene, changing: str
 ) -> None:

@@ -45,7 +45,7 @@ function showVerdict({ verdict }) {
 }
 
 /** Centres at a bound of the plan: records beyond it would be counted there. */
-function describeEdges(rows, axes) {
+export function describeEdges(rows, axes) {
   return rows.flatMap((row) =>
     axes.flatMap(({ name, unit, lower, upper, isLevel }, i) => {
       const room = 1e-3 * (upper - lower);

@@ -15,10 +15,10 @@ export function quantityOf({ quantity, dimension }) {
   return quantity === "variance" ? "width" : "share";
 }
 
+const shortName = ({ clusters }, k) => `${k + 1}${clusters[k].words ? ` (${clusters[k].words})` : ""}`;
+
 /** A cluster of an answer by its number and words. */
-export function clusterName({ clusters }, k) {
-  return `cluster ${k + 1}${clusters[k].words ? ` (${clusters[k].words})` : ""}`;
-}
+export const clusterName = (result, k) => `cluster ${shortName(result, k)}`;
 
 /** An estimate in the unit that readers know: that of the column, or per cent. */
 export function describeEstimate({ cluster, dimension, estimate, error }, { clusters, dimensions }) {
@@ -106,7 +106,7 @@ export function listChanges(result) {
 
 function tabulate(caption, changes, result) {
   const rows = changes.map((change) => [
-    clusterName(result, change.cluster),
+    shortName(result, change.cluster),
     h("bdi", {}, quantityOf(change)),
     describeEstimate(change, result),
     chance(change.p),
