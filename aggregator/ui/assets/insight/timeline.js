@@ -327,11 +327,14 @@ function makeBrush(result, study, asked, redraw) {
   const most = windows.length - 1;
   const marks = [[0, Math.max(0, Math.floor(most / 2))], [Math.min(most, Math.floor(most / 2) + 1), most]];
   const link = h("a", { class: "button" }, "Compare A with B");
+  // Nothing is marked before somebody chooses.
+  let isUsed = false;
   const words = marks.map(() => h("output", {}));
   const sliders = marks.map((mark, i) =>
     ["first", "last"].map((end, j) => {
       const input = h("input", { type: "range", min: "0", max: most, step: "1", value: mark[j], "aria-label": `${end} window of ${"AB"[i]}` });
       input.addEventListener("input", () => {
+        isUsed = true;
         marks[i][j] = Number(input.value);
         // The other end gives way.
         marks[i][1 - j] = j ? Math.min(marks[i][0], marks[i][1]) : Math.max(marks[i][0], marks[i][1]);
@@ -372,6 +375,7 @@ function makeBrush(result, study, asked, redraw) {
     });
     canvas.addEventListener("pointermove", (event) => {
       if (from === null) return;
+      isUsed = true;
       const to = windowAt(event);
       marks[turn] = [Math.min(from, to), Math.max(from, to)];
       update();
@@ -388,7 +392,7 @@ function makeBrush(result, study, asked, redraw) {
     marks.map((_, i) => h("div", { class: `c${i}` }, h("strong", {}, "AB"[i]), sliders[i], words[i])),
     h("div", { class: "buttons" }, link),
   );
-  return { node, marks, update, follow };
+  return { node, chosen: () => (isUsed ? marks : []), update, follow };
 }
 
 function show(study, plan, signal) {
@@ -397,7 +401,7 @@ function show(study, plan, signal) {
     const alarms = windows.filter((each) => each.is_alarm).length;
     if (!windows.length) return [showWords(result.words, "bad"), h("p", { class: "empty" }, "No window of this selection has a sketch.")];
     let brush = null;
-    const strip = picture((width) => drawStrip(result, width, brush && windows.length > 1 ? brush.marks : []));
+    const strip = picture((width) => drawStrip(result, width, brush && windows.length > 1 ? brush.chosen() : []));
     brush = makeBrush(result, study, asked, strip.redraw);
     brush.update();
     brush.follow(strip.canvas);
