@@ -55,7 +55,7 @@ class Dossier:
     agents
         Devices by the version of their agent.
     singled_out
-        Labels that only one device has.
+        Labels that only one device has, beside those that were excluded.
     receivers
         Hosts of the webhooks that get alarms.
     audit
@@ -91,7 +91,8 @@ def collect_dossier(
     alarms = list(client.alarms(study_id))
     targets = {study_id, *(key.key_id for key in keys), *(each.alarm_id for each in alarms)}
     targets |= {each.device_id for each in devices}
-    labels = Counter(label for each in devices for label in each.labels.items())
+    counted = (each.labels.items() for each in devices if each.state != "excluded")
+    labels = Counter(label for held in counted for label in held)
     said = (each.heartbeat for each in devices)
     doubt = find_person_doubt(plan)
     return Dossier(

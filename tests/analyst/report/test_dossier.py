@@ -44,7 +44,7 @@ def list_answers() -> dict[str, Any]:
     devices = [
         sample(DeviceBody, device_id=f"{i}b" * 32, labels={"site": site}, state=state)
         for i, (site, state) in enumerate(
-            [("north", "enrolled"), ("north", "enrolled"), ("south", "excluded")]
+            [("north", "enrolled"), ("south", "revoked"), ("north", "excluded"), ("x", "excluded")]
         )
     ]
     gone = {"state": "excluded", "reason": HOSTILE, "excluded": "2026-03-02T12:00:00Z"}
@@ -54,7 +54,10 @@ def list_answers() -> dict[str, Any]:
         f"{STUDY}/privacy": sample(PrivacyBody),
         f"{STUDY}/devices": devices,
         f"{STUDY}/alarms": [sample(AlarmBody, url="https://hooks.example.org/T00/secret-path")],
-        f"/v1/devices/{'2b' * 32}": sample(DeviceDetailsBody, device_id="2b" * 32, **gone),
+        **{
+            f"/v1/devices/{device_id}": sample(DeviceDetailsBody, device_id=device_id, **gone)
+            for device_id in ("1b" * 32, "2b" * 32, "3b" * 32)
+        },
         "/v1/keys": [sample(KeyBody), sample(KeyBody, key_id=OPERATOR, name="op")],
         "/v1/audit": [
             sample(AuditBody, actor=OPERATOR, details={"reason": HOSTILE}),
@@ -118,8 +121,9 @@ def test_what_nobody_stated_stays_a_marked_blank() -> None:
 
 
 def test_a_label_that_one_device_alone_has_is_named() -> None:
-    assert make().singled_out == ["site=south"]
-    assert "an answer about its device: site=south" in render_dossier(make())
+    # The other device in the north was excluded; a revoked one stays in the sums.
+    assert make().singled_out == ["site=north", "site=south"]
+    assert "an answer about its device: site=north, site=south" in render_dossier(make())
 
 
 def test_a_webhook_is_shown_by_its_host_and_an_actor_by_its_name() -> None:
@@ -132,7 +136,7 @@ def test_a_webhook_is_shown_by_its_host_and_an_actor_by_its_name() -> None:
 def test_the_log_is_of_this_study_and_devices_that_left_are_listed_with_the_reason() -> None:
     found = make()
     assert [each.target for each in found.audit] == [SAMPLE_ID]
-    assert [each.device_id for each in found.left] == ["2b" * 32]
+    assert [each.device_id for each in found.left] == ["1b" * 32, "2b" * 32, "3b" * 32]
     assert "2b2b2b2b2b2b</th><td>excluded</td><td>2026-03-02" in render_dossier(found)
 
 
@@ -141,3 +145,10 @@ def test_the_log_is_of_this_study_and_devices_that_left_are_listed_with_the_reas
 )
 def test_the_retention_of_the_server_is_stated(days: float | None, words: str) -> None:
     assert words in render_dossier(make(payload_days=days))
+
+
+def test_of_masked_sums_no_single_device_can_be_taken_out() -> None:
+    assert "an operator excludes it" in render_dossier(make())
+    masked = render_dossier(replace(make(), plan={"release": {"kind": "sum.v1"}}))
+    assert "an operator excludes it" not in masked
+    assert "impossible alone" in masked

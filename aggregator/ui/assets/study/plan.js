@@ -80,6 +80,7 @@ function showLimits(privacy) {
     factList(privacy.public.map(({ what, detail, seen_by: by }) => [what, `${detail} Seen by the server; ${by}.`])),
     h("h3", {}, "What is not protected"),
     h("ul", {}, privacy.unprotected.map((text) => h("li", {}, text))),
+    h("p", { class: "note" }, privacy.payload_days === null ? "The server keeps sketches as long as the study." : `The server drops the payloads of sketches after ${count(privacy.payload_days, "day")}; their part in sums stays.`),
   ];
 }
 
