@@ -21,7 +21,7 @@ class ComparisonKind:
     request = ComparisonRequest
     result = ComparisonBody
     version = 1
-    scope: KeyScope = "analyst"
+    scope: KeyScope = "viewer"
     needs_devices = False
 
     def select(

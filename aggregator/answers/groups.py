@@ -31,7 +31,7 @@ class GroupsKind:
     request = GroupsRequest
     result = GroupsBody
     version = 1
-    scope: KeyScope = "analyst"
+    scope: KeyScope = "viewer"
     needs_devices = False
 
     def select(

@@ -163,7 +163,7 @@ class Kind(Protocol[R_contra]):
 
     @property
     def scope(self) -> KeyScope:
-        """Scope of an API key that suffices."""
+        """Least scope of an API key that reads its answers."""
 
     @property
     def needs_devices(self) -> bool:

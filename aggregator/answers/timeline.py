@@ -52,7 +52,7 @@ class TimelineKind:
     request = TimelineRequest
     result = TimelineBody
     version = 1
-    scope: KeyScope = "analyst"
+    scope: KeyScope = "viewer"
     needs_devices = False
 
     def select(

@@ -6,7 +6,7 @@ from functools import partial
 
 from fastapi import APIRouter
 
-from sfumato.aggregator.api.dependencies import AlarmId, Operator, Page, ServicesDep, StudyId
+from sfumato.aggregator.api.dependencies import AlarmId, Caller, Page, ServicesDep, StudyId
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.resources.alarms.service.webhooks import show_secret
 from sfumato.shared.wire.calls.alarms import Alarms
@@ -25,7 +25,7 @@ router = APIRouter(tags=["alarms"])
 
 @serves(router, Alarms.create_alarm)
 async def create_alarm(
-    study: StudyId, body: AlarmRequest, services: ServicesDep, operator: Operator
+    study: StudyId, body: AlarmRequest, services: ServicesDep, operator: Caller
 ) -> NewAlarmBody:
     record = await services.alarms.create(
         study, url=body.url, secret=body.secret, actor=operator.key_id
@@ -50,7 +50,7 @@ async def get_alarm(alarm: AlarmId, services: ServicesDep) -> AlarmBody:
 
 @serves(router, Alarms.enable_alarm)
 async def enable_alarm(
-    alarm: AlarmId, body: AlarmChange, services: ServicesDep, operator: Operator
+    alarm: AlarmId, body: AlarmChange, services: ServicesDep, operator: Caller
 ) -> AlarmBody:
     del body  # there is one state to ask for
     enabled = await services.alarms.enable(alarm, actor=operator.key_id)
@@ -58,7 +58,7 @@ async def enable_alarm(
 
 
 @serves(router, Alarms.remove_alarm)
-async def remove_alarm(alarm: AlarmId, services: ServicesDep, operator: Operator) -> AlarmBody:
+async def remove_alarm(alarm: AlarmId, services: ServicesDep, operator: Caller) -> AlarmBody:
     removed = await services.alarms.remove(alarm, actor=operator.key_id)
     return make_body(AlarmBody, removed)
 

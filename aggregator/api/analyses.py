@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Response
 
 from sfumato.aggregator.answers.registry import KINDS
-from sfumato.aggregator.api.dependencies import AnalysisId, Analyst, Page, ServicesDep, StudyId
+from sfumato.aggregator.api.dependencies import AnalysisId, Caller, Page, ServicesDep, StudyId
 from sfumato.aggregator.api.jobs import advise, count_workers, headers_of
 from sfumato.aggregator.api.responses import answer
 from sfumato.aggregator.api.serving import serves
@@ -39,7 +39,7 @@ async def create_analysis(
     study: StudyId,
     body: Annotated[AnalysisRequest, Body(discriminator="kind")],
     services: ServicesDep,
-    key: Analyst,
+    key: Caller,
     response: Response,
 ) -> tuple[AnalysisBody, bool]:
     require_allowed(body.kind, key)
@@ -50,7 +50,7 @@ async def create_analysis(
 
 @serves(router, Analyses.list_analyses)
 async def list_analyses(
-    study: StudyId, services: ServicesDep, page: Page, key: Analyst
+    study: StudyId, services: ServicesDep, page: Page, key: Caller
 ) -> Paged[AnalysisEntryBody]:
     found = await services.analyses.list_page(study, after=page.after, limit=page.n_wanted)
 
@@ -64,7 +64,7 @@ async def list_analyses(
 
 @serves(router, Analyses.accept_change)
 async def accept_change(
-    study: StudyId, body: AcceptRequest, services: ServicesDep, key: Analyst
+    study: StudyId, body: AcceptRequest, services: ServicesDep, key: Caller
 ) -> tuple[AcceptedChangeBody, bool]:
     change, plan, is_new = await services.accepting.accept(
         study, body.first_slot, note=body.note, actor=key.key_id
@@ -83,14 +83,14 @@ async def reopen_change(
     study: StudyId,
     first_slot: Annotated[int, Path(ge=-(1 << 53), lt=1 << 53)],
     services: ServicesDep,
-    key: Analyst,
+    key: Caller,
 ) -> AcceptedChangeBody:
     found, plan = await services.accepting.reopen(study, first_slot, actor=key.key_id)
     return _describe_accepted(found, plan)
 
 
 @serves(router, Analyses.get_analysis)
-async def get_analysis(analysis: AnalysisId, services: ServicesDep, key: Analyst) -> Response:
+async def get_analysis(analysis: AnalysisId, services: ServicesDep, key: Caller) -> Response:
     record = await services.analyses.get(analysis)
     require_allowed(record.kind, key)
     n_workers = await count_workers(services, record)
@@ -100,9 +100,7 @@ async def get_analysis(analysis: AnalysisId, services: ServicesDep, key: Analyst
 
 
 @serves(router, Analyses.cancel_analysis)
-async def cancel_analysis(
-    analysis: AnalysisId, services: ServicesDep, key: Analyst
-) -> AnalysisBody:
+async def cancel_analysis(analysis: AnalysisId, services: ServicesDep, key: Caller) -> AnalysisBody:
     record = await services.analyses.get(analysis)
     require_allowed(record.kind, key)
     return to_body(await services.analyses.cancel(record.analysis_id))

@@ -6,7 +6,7 @@ import hashlib
 
 from fastapi import APIRouter
 
-from sfumato.aggregator.api.dependencies import BatchId, Operator, Page, ServicesDep, StudyId
+from sfumato.aggregator.api.dependencies import BatchId, Caller, Page, ServicesDep, StudyId
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.resources.batches.record import BatchRecord
 from sfumato.aggregator.resources.batches.service.batches import BatchDetails
@@ -48,7 +48,7 @@ async def get_batch(study: StudyId, batch: BatchId, services: ServicesDep) -> Ba
 
 @serves(router, Batches.open_batch)
 async def open_batch(
-    study: StudyId, batch: BatchId, services: ServicesDep, operator: Operator
+    study: StudyId, batch: BatchId, services: ServicesDep, operator: Caller
 ) -> BatchDetailsBody:
     found = await services.batches.open(study, batch, actor=operator.key_id)
     return _to_details(found)
@@ -56,7 +56,7 @@ async def open_batch(
 
 @serves(router, Batches.admit_batch)
 async def admit_batch(
-    study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Operator
+    study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Caller
 ) -> BatchDetailsBody:
     found = await services.batches.admit(study, batch, reason=body.reason, actor=operator.key_id)
     return _to_details(found)
@@ -64,7 +64,7 @@ async def admit_batch(
 
 @serves(router, Batches.set_batch_aside)
 async def set_batch_aside(
-    study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Operator
+    study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Caller
 ) -> BatchDetailsBody:
     found = await services.batches.set_aside(
         study, batch, reason=body.reason, actor=operator.key_id
@@ -74,7 +74,7 @@ async def set_batch_aside(
 
 @serves(router, Batches.give_batch_up)
 async def give_batch_up(
-    study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Operator
+    study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Caller
 ) -> BatchDetailsBody:
     found = await services.batches.give_up(study, batch, reason=body.reason, actor=operator.key_id)
     return _to_details(found)

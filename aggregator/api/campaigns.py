@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter
 
-from sfumato.aggregator.api.dependencies import Operator, ServicesDep, StudyId
+from sfumato.aggregator.api.dependencies import Caller, ServicesDep, StudyId
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.resources.campaigns.service.campaigns import PhaseStatus
 from sfumato.shared.plan import PHASE_NAMES
@@ -24,7 +24,7 @@ router = APIRouter(tags=["campaigns"])
 
 @serves(router, Campaigns.begin_campaign)
 async def begin_campaign(
-    study: StudyId, body: CampaignRequest, services: ServicesDep, key: Operator
+    study: StudyId, body: CampaignRequest, services: ServicesDep, key: Caller
 ) -> CampaignBody:
     found = await services.campaigns.begin(
         study,
@@ -43,7 +43,7 @@ async def get_campaign(study: StudyId, services: ServicesDep) -> CampaignBody:
 
 @serves(router, Campaigns.next_phase)
 async def next_phase(
-    study: StudyId, body: NextPhaseRequest, services: ServicesDep, key: Operator
+    study: StudyId, body: NextPhaseRequest, services: ServicesDep, key: Caller
 ) -> CampaignBody:
     return _to_body(await services.campaigns.advance(study, anyway=body.anyway, actor=key.key_id))
 

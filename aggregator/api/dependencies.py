@@ -5,23 +5,24 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from sfumato.aggregator.base.transaction import PageKey
-from sfumato.aggregator.database.references import Identified
+from sfumato.aggregator.database.references import IDENTIFIED, Identified
 from sfumato.aggregator.resources.devices.record import DeviceRecord
 from sfumato.aggregator.resources.devices.service.signed import SignedRequest
-from sfumato.aggregator.resources.keys.record import KeyRecord
+from sfumato.aggregator.resources.keys.record import KeyRecord, KeyScope
+from sfumato.aggregator.resources.keys.service.keys import require_scope
 from sfumato.aggregator.services import Services
 from sfumato.shared.core.text import PLAIN_TEXT
-from sfumato.shared.errors import ConfigError, MediaTypeError
-from sfumato.shared.wire.calls.call import JSON, Scope
+from sfumato.shared.errors import ConfigError, ForbiddenError, MediaTypeError
+from sfumato.shared.wire.calls.call import JSON, Call, Scope
 from sfumato.shared.wire.objects.declaration import HEX_64
 from sfumato.shared.wire.objects.studies import Paged
 from sfumato.shared.wire.references import is_identity
@@ -56,24 +57,65 @@ async def services_of(request: Request) -> Services:
 ServicesDep = Annotated[Services, Depends(services_of)]
 
 
-async def require_operator(services: ServicesDep, credentials: Credentials) -> KeyRecord:
-    """Require an operator's key."""
-    return await services.keys.require(_secret(credentials), "operator")
+_LEAST: Mapping[Scope, KeyScope] = {
+    "operator": "operator",
+    "analyst": "analyst",
+    "viewer": "viewer",
+    "reader": "viewer",
+    "enrol": "enrol",
+}
+"""The least scope of a key that may make a call."""
 
 
-async def require_monitor(services: ServicesDep, credentials: Credentials) -> None:
-    """Require the key of metrics, or an operator's."""
-    await services.keys.require_monitor(_secret(credentials))
+def require_caller(call: Call[Any, Any]) -> Callable[..., Awaitable[None]] | None:
+    """Return the dependency that requires the key of a call, with all that bounds the key.
+
+    Devices sign, and their handlers verify that; the public needs no key.
+    """
+    if call.scope in ("public", "device"):
+        return None
+
+    async def require(request: Request, services: ServicesDep, credentials: Credentials) -> None:
+        request.state.key = None
+        secret = _secret(credentials)
+        if call.scope == "reader" and secret is None and "signature-input" in request.headers:
+            return
+        if call.scope == "monitor":
+            key = await services.keys.require_monitor(secret)
+        else:
+            key = await services.keys.require(secret, _LEAST[call.scope])
+        request.state.key = key
+        if key is not None and key.study_id is not None:
+            await _keep_to_study(request, services, call, key.study_id)
+
+    return require
 
 
-async def require_analyst(services: ServicesDep, credentials: Credentials) -> KeyRecord:
-    """Require an analyst's or operator's key."""
-    return await services.keys.require(_secret(credentials), "analyst")
+async def _keep_to_study(
+    request: Request, services: Services, call: Call[Any, Any], study_id: bytes
+) -> None:
+    """Refuse a call about another study as if there were none, and one about none in particular.
 
-
-async def require_enroller(services: ServicesDep, credentials: Credentials) -> KeyRecord:
-    """Require a key that may enrol devices, or an operator's."""
-    return await services.keys.require(_secret(credentials), "enrol")
+    References in the path are replaced by ids, which are found in this study alone.
+    """
+    kinds = [kind for kind in IDENTIFIED if kind in call.references]
+    if not kinds and not call.keeps_to_study:
+        raise ForbiddenError(
+            "carries a key of one study, and this request is about none in particular",
+            field="Authorization",
+            fix="use a key of all studies: `sfumato key create` without --study",
+        )
+    for kind in kinds:
+        reference = request.path_params[kind]
+        found = await services.references.find(kind, reference, within=study_id)
+        request.path_params[kind] = found
+    body = await request.json() if call.names else None
+    for name, named in (each.split("=") for each in call.names.split()):
+        stated = body.get(name) if isinstance(body, dict) else None
+        for reference in stated if isinstance(stated, list) else [stated]:
+            # The declaration of the body refuses what is no id.
+            if isinstance(reference, str) and is_identity(reference):
+                await services.references.find(cast(Identified, named), reference, within=study_id)
 
 
 def _secret(credentials: HTTPAuthorizationCredentials | None) -> str | None:
@@ -98,60 +140,63 @@ async def require_device(signed: Signed, services: ServicesDep) -> DeviceRecord:
     return await services.devices.authenticate(signed)
 
 
-async def require_reader(
-    signed: Signed, services: ServicesDep, credentials: Credentials
+async def read_key(request: Request) -> KeyRecord:
+    """Return the key of the caller, which the call has required."""
+    key: KeyRecord = request.state.key
+    return key
+
+
+async def read_reader(
+    request: Request, signed: Signed, services: ServicesDep
 ) -> DeviceRecord | None:
-    """Require an analyst's key or a device's signature; return the device, if it is one."""
-    if credentials is None and "signature-input" in signed.headers:
-        return await services.devices.authenticate(signed)
-    await require_analyst(services, credentials)
-    return None
+    """Return the device that signs the request, or None for the holder of a key."""
+    return None if request.state.key else await services.devices.authenticate(signed)
 
 
-Operator = Annotated[KeyRecord, Depends(require_operator)]
-Analyst = Annotated[KeyRecord, Depends(require_analyst)]
-Enroller = Annotated[KeyRecord, Depends(require_enroller)]
+Caller = Annotated[KeyRecord, Depends(read_key)]
 Device = Annotated[DeviceRecord, Depends(require_device)]
-Reader = Annotated[DeviceRecord | None, Depends(require_reader)]
-REQUIRED: dict[Scope, Callable[..., Any] | None] = {
-    "operator": require_operator,
-    "analyst": require_analyst,
-    "enrol": require_enroller,
-    "monitor": require_monitor,
-    **dict.fromkeys(("device", "reader", "public")),
-}
-"""By scope: what requires its key. Handlers for devices and readers take those themselves."""
+Reader = Annotated[DeviceRecord | None, Depends(read_reader)]
 
 Identity = Annotated[str, Path(pattern=HEX_64, description="64 lower-case hexadecimal digits")]
 _NAME = "its id, its name, or the first 6 or more digits of its id; a device sends the id"
 _BEGINNING = "its id, or the first 6 or more digits of it"
 
 
+async def _find(
+    kind: Identified, reference: str, request: Request, services: Services, secret: str | None
+) -> bytes:
+    """Return the id that a path refers to by an id, a name or first digits.
+
+    Only holders of a key may look names and digits up: nobody else learns which there are.
+    """
+    if is_identity(reference):
+        return bytes.fromhex(reference)
+    key = getattr(request.state, "key", None)
+    if key is None:
+        key = await services.keys.require(secret, "viewer")
+    require_scope(key, "viewer")
+    return bytes.fromhex(await services.references.find(kind, reference, within=key.study_id))
+
+
 async def find_study_id(
     study: Annotated[
         str, Path(pattern=PLAIN_TEXT, max_length=200, description=_NAME, alias="study")
     ],
+    request: Request,
     services: ServicesDep,
     credentials: Credentials,
 ) -> bytes:
-    """Return the id of the study that a path names.
-
-    A name is looked up for holders of a key alone: nobody else learns which there are.
-    """
-    if is_identity(study):
-        return bytes.fromhex(study)
-    await require_analyst(services, credentials)
-    return bytes.fromhex(await services.references.find_study(study))
+    """Return the id of the study that a path names."""
+    return await _find("study", study, request, services, _secret(credentials))
 
 
 def _refer(kind: Identified) -> Any:
     """Return the dependency that reads an id, or the beginning of one, from a path."""
 
-    async def find(reference: str, services: ServicesDep, credentials: Credentials) -> bytes:
-        if is_identity(reference):
-            return bytes.fromhex(reference)
-        await require_analyst(services, credentials)
-        return bytes.fromhex(await services.references.find(kind, reference))
+    async def find(
+        reference: str, request: Request, services: ServicesDep, credentials: Credentials
+    ) -> bytes:
+        return await _find(kind, reference, request, services, _secret(credentials))
 
     # Stated here, because an annotation in the code cannot name the kind.
     of_path = Path(pattern=BEGINNING, description=_BEGINNING, alias=kind)

@@ -8,9 +8,9 @@ from typing import Literal
 from fastapi import APIRouter
 
 from sfumato.aggregator.api.dependencies import (
+    Caller,
     Device,
     DeviceId,
-    Operator,
     Page,
     PageRequest,
     ServicesDep,
@@ -110,7 +110,7 @@ async def change_key(
 
 @serves(router, Devices.exclude_device, tags=["operators"])
 async def exclude_device(
-    device: DeviceId, body: ExclusionRequest, services: ServicesDep, operator: Operator
+    device: DeviceId, body: ExclusionRequest, services: ServicesDep, operator: Caller
 ) -> ExclusionBody:
     done = await services.roster.exclude(device, reason=body.reason, actor=operator.key_id)
     later = [each.hex() for each in done.later]
@@ -119,7 +119,7 @@ async def exclude_device(
 
 @serves(router, Devices.revoke_device, tags=["operators"])
 async def revoke_device(
-    device: DeviceId, body: RevocationRequest, services: ServicesDep, operator: Operator
+    device: DeviceId, body: RevocationRequest, services: ServicesDep, operator: Caller
 ) -> DeviceDetailsBody:
     found = await services.roster.revoke(
         device,
@@ -136,8 +136,8 @@ async def get_device(device: DeviceId, services: ServicesDep) -> DeviceDetailsBo
 
 
 @serves(router, Devices.list_all_devices)
-async def list_all_devices(services: ServicesDep, page: Page) -> Paged[DeviceBody]:
-    return await _list_page(services, None, page)
+async def list_all_devices(services: ServicesDep, page: Page, key: Caller) -> Paged[DeviceBody]:
+    return await _list_page(services, key.study_id, page)
 
 
 @serves(router, Devices.list_devices)

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from sfumato.aggregator.api import analyses, decodes
-from sfumato.aggregator.api.dependencies import AnalysisId, Analyst, DecodeId, ServicesDep
+from sfumato.aggregator.api.dependencies import AnalysisId, Caller, DecodeId, ServicesDep
 from sfumato.aggregator.api.jobs import count_workers
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.resources.jobs.record import AnalysisRecord, DecodeRecord, JobRecord
@@ -74,21 +74,19 @@ class EventStreams:
             self._of_key[key_id] -= 1
 
 
-async def hold_stream(request: Request, key: Analyst) -> AsyncIterator[None]:
+async def hold_stream(request: Request, key: Caller) -> AsyncIterator[None]:
     """Hold a place until the answer ends or its reader disconnects."""
     streams: EventStreams = request.app.state.streams
     with streams.open(key.key_id):
         yield
 
 
-async def find_decode(decode: DecodeId, services: ServicesDep, _key: Analyst) -> DecodeRecord:
+async def find_decode(decode: DecodeId, services: ServicesDep, _key: Caller) -> DecodeRecord:
     """Find the decode before the answer begins, while a problem document is still possible."""
     return await services.decodes.get(decode)
 
 
-async def find_analysis(
-    analysis: AnalysisId, services: ServicesDep, key: Analyst
-) -> AnalysisRecord:
+async def find_analysis(analysis: AnalysisId, services: ServicesDep, key: Caller) -> AnalysisRecord:
     """Find the analysis before the answer begins, while a problem document is still possible."""
     found = await services.analyses.get(analysis)
     analyses.require_allowed(found.kind, key)
@@ -110,7 +108,7 @@ async def stream_events(
     found: Annotated[DecodeRecord, Depends(find_decode)],
     _place: Place,
     services: ServicesDep,
-    key: Analyst,
+    key: Caller,
     seconds: Longest = _LONGEST_S,
 ) -> AsyncIterator[ServerSentEvent]:
     async for event in _stream(services, found, key, seconds, decodes.to_body):
@@ -122,7 +120,7 @@ async def stream_analysis_events(
     found: Annotated[AnalysisRecord, Depends(find_analysis)],
     _place: Place,
     services: ServicesDep,
-    key: Analyst,
+    key: Caller,
     seconds: Longest = _LONGEST_S,
 ) -> AsyncIterator[ServerSentEvent]:
     async for event in _stream(services, found, key, seconds, analyses.to_body):

@@ -6,10 +6,10 @@ from functools import partial
 
 from fastapi import APIRouter
 
-from sfumato.aggregator.api.dependencies import KeyIdentity, Operator, Page, ServicesDep
+from sfumato.aggregator.api.dependencies import Caller, KeyIdentity, Page, ServicesDep
 from sfumato.aggregator.api.serving import serves
 from sfumato.shared.wire.calls.keys import Keys
-from sfumato.shared.wire.objects.declaration import make_body
+from sfumato.shared.wire.objects.declaration import make_body, maybe_timestamp
 from sfumato.shared.wire.objects.studies import (
     AuditBody,
     Items,
@@ -23,11 +23,20 @@ router = APIRouter(tags=["operators"])
 
 
 @serves(router, Keys.create_key)
-async def create_key(body: KeyRequest, services: ServicesDep, operator: Operator) -> NewKeyBody:
+async def create_key(body: KeyRequest, services: ServicesDep, operator: Caller) -> NewKeyBody:
     secret, record = await services.keys.create(
-        name=body.name, scope=body.scope, actor=operator.key_id
+        name=body.name,
+        scope=body.scope,
+        study_id=bytes.fromhex(body.study_id) if body.study_id else None,
+        expires=maybe_timestamp(body.expires),
+        actor=operator.key_id,
     )
     return make_body(NewKeyBody, record, key=secret)
+
+
+@serves(router, Keys.get_own_key)
+async def get_own_key(key: Caller) -> KeyBody:
+    return make_body(KeyBody, key)
 
 
 @serves(router, Keys.list_keys)
@@ -36,7 +45,7 @@ async def list_keys(services: ServicesDep) -> Items[KeyBody]:
 
 
 @serves(router, Keys.revoke_key)
-async def revoke_key(key: KeyIdentity, services: ServicesDep, operator: Operator) -> KeyBody:
+async def revoke_key(key: KeyIdentity, services: ServicesDep, operator: Caller) -> KeyBody:
     return make_body(KeyBody, await services.keys.revoke(key, actor=operator.key_id))
 
 

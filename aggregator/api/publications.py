@@ -7,14 +7,7 @@ from functools import partial
 
 from fastapi import APIRouter, Response
 
-from sfumato.aggregator.api.dependencies import (
-    Analyst,
-    Operator,
-    Page,
-    Reader,
-    ServicesDep,
-    StudyId,
-)
+from sfumato.aggregator.api.dependencies import Caller, Page, Reader, ServicesDep, StudyId
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.api.studies import require_enrolled
 from sfumato.aggregator.resources.keys.record import ResultKeyRecord
@@ -35,7 +28,7 @@ router = APIRouter(tags=["publications"])
 
 @serves(router, Publications.publish_result)
 async def publish_result(
-    study: StudyId, body: PublicationRequest, services: ServicesDep, key: Analyst
+    study: StudyId, body: PublicationRequest, services: ServicesDep, key: Caller
 ) -> PublicationBody:
     record = await services.publishing.publish(
         study,
@@ -90,7 +83,7 @@ async def get_identity(services: ServicesDep) -> IdentityBody:
 
 @serves(router, Publications.rotate_identity)
 async def rotate_identity(
-    body: RotationOrder, services: ServicesDep, operator: Operator
+    body: RotationOrder, services: ServicesDep, operator: Caller
 ) -> IdentityBody:
     return _show(await services.publishing.rotate_key(endorse=body.endorse, actor=operator.key_id))
 

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from sfumato.aggregator.api.dependencies import ServicesDep
+from sfumato.aggregator.api.dependencies import Caller, ServicesDep
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.database.references import Identified
+from sfumato.aggregator.resources.keys.service.keys import require_scope
 from sfumato.shared.core.text import PLAIN_TEXT
 from sfumato.shared.wire.calls.studies import Studies
 from sfumato.shared.wire.objects.studies import ReferenceBody
-from sfumato.shared.wire.references import require_beginning
 
 router = APIRouter(tags=["studies"])
 
@@ -29,11 +29,11 @@ async def find_reference(
         ),
     ],
     services: ServicesDep,
+    key: Caller,
 ) -> ReferenceBody:
-    if kind == "study":
-        found = await services.references.find_study(reference)
-    elif kind == "device":
-        found = await services.references.find_device(reference)
+    if kind == "device":
+        require_scope(key, "analyst")
+        found = await services.references.find_device(reference, within=key.study_id)
     else:
-        found = await services.references.find(kind, require_beginning(reference, kind))
+        found = await services.references.find(kind, reference, within=key.study_id)
     return ReferenceBody(kind=kind, identity=found)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from sfumato.aggregator.api.dependencies import Analyst, Page, ScheduleId, ServicesDep, StudyId
+from sfumato.aggregator.api.dependencies import Caller, Page, ScheduleId, ServicesDep, StudyId
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.resources.alarms.record import ScheduleRecord
 from sfumato.shared.structure import structure
@@ -30,7 +30,7 @@ _MEMBERS = {
 
 @serves(router, Schedules.create_schedule)
 async def create_schedule(
-    study: StudyId, body: ScheduleRequest, services: ServicesDep, key: Analyst
+    study: StudyId, body: ScheduleRequest, services: ServicesDep, key: Caller
 ) -> ScheduleBody:
     members = asdict(body)
     record = await services.schedules.create(
@@ -57,16 +57,14 @@ async def get_schedule(schedule: ScheduleId, services: ServicesDep) -> ScheduleB
 
 @serves(router, Schedules.change_schedule)
 async def change_schedule(
-    schedule: ScheduleId, body: ScheduleChange, services: ServicesDep, key: Analyst
+    schedule: ScheduleId, body: ScheduleChange, services: ServicesDep, key: Caller
 ) -> ScheduleBody:
     changed = await services.schedules.change(schedule, state=body.state, actor=key.key_id)
     return _to_body(changed)
 
 
 @serves(router, Schedules.remove_schedule)
-async def remove_schedule(
-    schedule: ScheduleId, services: ServicesDep, key: Analyst
-) -> ScheduleBody:
+async def remove_schedule(schedule: ScheduleId, services: ServicesDep, key: Caller) -> ScheduleBody:
     return _to_body(await services.schedules.remove(schedule, actor=key.key_id))
 
 

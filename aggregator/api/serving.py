@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from fastapi import APIRouter, Depends, Response
 
-from sfumato.aggregator.api.dependencies import REQUIRED
+from sfumato.aggregator.api.dependencies import require_caller
 from sfumato.aggregator.api.idempotency import IdempotentRoute, claim_key
 from sfumato.aggregator.api.responses import (
     CONDITIONAL,
@@ -50,7 +50,7 @@ def serves(router: APIRouter, call: Call[Any, Any], **options: Any) -> Any:
     options
         Options of the route beside those that the call states.
     """
-    required = REQUIRED[call.scope]
+    required = require_caller(call)
     if call.media == JSON and not isinstance(call, Pages):
         options.setdefault("response_model", call.answer)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 
 from sfumato.aggregator.answers.clusters import describe_band, describe_privacy
-from sfumato.aggregator.api.dependencies import Operator, Page, Reader, ServicesDep, StudyId
+from sfumato.aggregator.api.dependencies import Caller, Page, Reader, ServicesDep, StudyId
 from sfumato.aggregator.api.responses import answer
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.resources.devices.record import DeviceRecord
@@ -42,7 +42,7 @@ _ETAG = re.compile(r'^"(\d{1,18})\.\d{1,18}\.\d{1,18}"$')
 
 @serves(router, Studies.create_study)
 async def create_study(
-    body: StudyRequest, services: ServicesDep, key: Operator, response: Response
+    body: StudyRequest, services: ServicesDep, key: Caller, response: Response
 ) -> tuple[CreatedBody, bool]:
     summary, plan, is_new = await services.studies.create(
         body.name,
@@ -59,12 +59,13 @@ async def create_study(
 async def list_studies(
     services: ServicesDep,
     page: Page,
+    key: Caller,
     beginning: Annotated[
         str, Query(pattern=PLAIN_TEXT, max_length=200, description="first characters of the names")
     ] = "",
 ) -> Paged[StudyBody]:
     found = await services.studies.list_page(
-        after=page.after, limit=page.n_wanted, beginning=beginning
+        after=page.after, limit=page.n_wanted, beginning=beginning, study_id=key.study_id
     )
     return page.make(found, show=_to_body, key=lambda s: (s.study.created, s.study.study_id))
 
@@ -83,7 +84,7 @@ async def change_study(
     study: StudyId,
     body: ChangeRequest,
     services: ServicesDep,
-    key: Operator,
+    key: Caller,
     if_match: Annotated[
         str | None, Header(description="the study's ETag as it was read, or `*`")
     ] = None,
@@ -103,7 +104,7 @@ async def change_study(
 async def withdraw_study(
     study: StudyId,
     services: ServicesDep,
-    key: Operator,
+    key: Caller,
     confirm: Annotated[str, Query(description="the study's name, to confirm", max_length=200)],
 ) -> WithdrawnBody:
     withdrawn = await services.studies.withdraw(study, name=confirm, actor=key.key_id)

@@ -8,14 +8,7 @@ from typing import Any
 import segno
 from fastapi import APIRouter
 
-from sfumato.aggregator.api.dependencies import (
-    Enroller,
-    Identity,
-    Operator,
-    Page,
-    ServicesDep,
-    StudyId,
-)
+from sfumato.aggregator.api.dependencies import Caller, Identity, Page, ServicesDep, StudyId
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.resources.devices.record import TokenRecord
 from sfumato.aggregator.services import Services
@@ -29,7 +22,7 @@ router = APIRouter(tags=["studies"])
 
 @serves(router, Tokens.create_token)
 async def create_token(
-    study: StudyId, body: TokenRequest, services: ServicesDep, key: Enroller
+    study: StudyId, body: TokenRequest, services: ServicesDep, key: Caller
 ) -> NewTokenBody:
     secret, made = await services.enrolment.create_token(
         study, max_uses=body.max_uses, labels=body.labels, actor=key.key_id
@@ -49,7 +42,7 @@ async def list_tokens(study: StudyId, services: ServicesDep, page: Page) -> Page
 
 
 @serves(router, Tokens.revoke_token, tags=["operators"])
-async def revoke_token(token: Identity, services: ServicesDep, operator: Operator) -> TokenBody:
+async def revoke_token(token: Identity, services: ServicesDep, operator: Caller) -> TokenBody:
     revoked = await services.enrolment.revoke_token(bytes.fromhex(token), actor=operator.key_id)
     return _to_body(revoked, services)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sqlalchemy import select
 
@@ -21,12 +21,14 @@ from sfumato.shared.wire.references import (
     choose_identity,
     choose_study,
     is_beginning,
+    require_beginning,
 )
 
 Identified = Literal[
     "study", "device", "batch", "snapshot", "decode", "analysis", "schedule", "alarm", "token"
 ]
-"""Kinds of what people refer to by first digits."""
+"""Kinds of what people refer to by first digits: a study, and what belongs to one."""
+IDENTIFIED: tuple[Identified, ...] = get_args(Identified)
 _COLUMNS: dict[Identified, Any] = {
     "study": STUDIES.c.study_id,
     "device": DEVICES.c.device_id,
@@ -42,11 +44,18 @@ _DIGITS = 64
 
 
 async def find_identities(
-    transaction: Transaction, kind: Identified, digits: str, *, limit: int
+    transaction: Transaction,
+    kind: Identified,
+    digits: str,
+    *,
+    limit: int,
+    within: bytes | None = None,
 ) -> Sequence[bytes]:
-    """Return ids that begin with some hexadecimal digits, in order."""
+    """Return ids that begin with some hexadecimal digits, in order, of one study or of all."""
     column = _COLUMNS[kind]
     statement = select(column).where(column.between(*_span(digits))).order_by(column).limit(limit)
+    if within is not None:
+        statement = statement.where(column.table.c.study_id == within)
     return list((await transaction.connection.execute(statement)).scalars())
 
 
@@ -62,7 +71,7 @@ async def find_studies(transaction: Transaction, name: str, *, limit: int) -> Se
 
 
 async def find_devices(
-    transaction: Transaction, reference: str, *, limit: int
+    transaction: Transaction, reference: str, *, limit: int, within: bytes | None = None
 ) -> Mapping[str, str]:
     """Return name and study by the id of each device that a name or first digits fit."""
     fits = DEVICES.c.name == reference
@@ -75,6 +84,8 @@ async def find_devices(
         .order_by(DEVICES.c.device_id)
         .limit(limit)
     )
+    if within is not None:
+        statement = statement.where(DEVICES.c.study_id == within)
     found = await transaction.connection.execute(statement)
     return {row.device_id.hex(): f"{row.name or 'device'} of {row.study}" for row in found}
 
@@ -90,9 +101,9 @@ _MOST = 11
 
 
 class ReferenceService(Service):
-    """Finds what a reference names."""
+    """Finds what a reference names, in one study or in all."""
 
-    async def find_study(self, reference: str) -> str:
+    async def find_study(self, reference: str, *, within: bytes | None = None) -> str:
         """Return the id of a study, given its name or first digits.
 
         Raises
@@ -101,6 +112,9 @@ class ReferenceService(Service):
             It fits no study, or more than one; the error lists the candidates.
         """
         async with self._store.begin() as transaction:
+            if within is not None:
+                only = await transaction.get(StudyRecord, within)
+                return choose_study(reference, [(within.hex(), only.name)] if only else [])
             found = await find_studies(transaction, reference, limit=_MOST)
             if is_beginning(reference):
                 for study_id in await find_identities(transaction, "study", reference, limit=_MOST):
@@ -111,7 +125,7 @@ class ReferenceService(Service):
         names = {study.study_id.hex(): study.name for study in known}
         return choose_study(reference, names.items())
 
-    async def find_device(self, reference: str) -> str:
+    async def find_device(self, reference: str, *, within: bytes | None = None) -> str:
         """Return the id of a device, given its name or first digits.
 
         Raises
@@ -120,17 +134,20 @@ class ReferenceService(Service):
             It fits no device, or more than one; the error lists the candidates.
         """
         async with self._store.begin() as transaction:
-            found = await find_devices(transaction, reference, limit=_MOST)
+            found = await find_devices(transaction, reference, limit=_MOST, within=within)
         return choose_among(reference, "device", found)
 
-    async def find(self, kind: Identified, reference: str) -> str:
-        """Return the id of something, given its first digits.
+    async def find(self, kind: Identified, reference: str, *, within: bytes | None = None) -> str:
+        """Return the id of something, given its first digits, or the name of a study.
 
         Raises
         ------
         NotFoundError, ConfigError
             None begins so, or more than one.
         """
+        if kind == "study":
+            return await self.find_study(reference, within=within)
+        require_beginning(reference, kind)
         async with self._store.begin() as transaction:
-            found = await find_identities(transaction, kind, reference, limit=_MOST)
+            found = await find_identities(transaction, kind, reference, limit=_MOST, within=within)
         return choose_identity(reference, kind, [(each.hex(), kind) for each in found])

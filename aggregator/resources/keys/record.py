@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from sfumato.aggregator.base.columns import KEY, Length, Name
+from sfumato.aggregator.base.columns import KEY, Length, Name, StudyId
 
-KeyScope = Literal["operator", "analyst", "enrol"]
+KeyScope = Literal["operator", "analyst", "viewer", "enrol"]
 AuditAction = Literal[
     "key.create",
     "key.revoke",
@@ -45,13 +45,23 @@ LOCAL_ACTOR = "local"
 
 @dataclass(frozen=True, kw_only=True)
 class KeyRecord:
-    """An API key, stored as a SHA-256; ``last_used`` is exact to the minute."""
+    """An API key, stored as a SHA-256; ``last_used`` is exact to the minute.
+
+    Parameters
+    ----------
+    study_id
+        The only study that it gives access to; None for all.
+    expires
+        From when it is refused; None for never.
+    """
 
     key_id: Annotated[str, KEY, Length(32)]
     key_hash: bytes
     name: str
     scope: KeyScope
     created: float
+    study_id: StudyId | None = None
+    expires: float | None = None
     last_used: float | None = None
     revoked: float | None = None
 

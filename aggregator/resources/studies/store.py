@@ -62,7 +62,12 @@ async def has_study_of_plan(transaction: Transaction, plan_digest: bytes) -> boo
 
 
 async def list_studies(
-    transaction: Transaction, *, after: PageKey | None, limit: int, beginning: str = ""
+    transaction: Transaction,
+    *,
+    after: PageKey | None,
+    limit: int,
+    beginning: str = "",
+    study_id: bytes | None = None,
 ) -> Sequence[StudyRecord]:
     """Return studies that are not withdrawn in the order of creation.
 
@@ -70,8 +75,12 @@ async def list_studies(
     ----------
     beginning
         First characters of their names; the empty text for all.
+    study_id
+        The only one to return; None for all.
     """
     which = [STUDIES.c.state != "withdrawn"]
+    if study_id is not None:
+        which.append(STUDIES.c.study_id == study_id)
     if beginning:
         # Not LIKE, which SQLite compares without regard to case.
         which.append(func.substr(STUDIES.c.name, 1, len(beginning)) == beginning)

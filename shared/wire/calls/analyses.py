@@ -58,10 +58,11 @@ class Analyses:
         may_exist=True,
         location="/v1/analyses/{analysis_id}",
         leads_to="analysis",
+        names="look=study",
         problems="decoding-invalid wrong-statistic",
     )
     list_analyses = Pages(
-        "analyst", "GET /v1/studies/{study}/analyses", AnalysisEntryBody, leads_to="analysis"
+        "viewer", "GET /v1/studies/{study}/analyses", AnalysisEntryBody, leads_to="analysis"
     )
     accept_change = Call(
         "analyst",
@@ -72,15 +73,15 @@ class Analyses:
         may_exist=True,
     )
     list_accepted_changes = Pages(
-        "analyst", "GET /v1/studies/{study}/accepted-changes", AcceptedChangeBody, is_whole=True
+        "viewer", "GET /v1/studies/{study}/accepted-changes", AcceptedChangeBody, is_whole=True
     )
     reopen_change = Bare(
         "analyst", "DELETE /v1/studies/{study}/accepted-changes/{first_slot}", AcceptedChangeBody
     )
-    get_analysis = Bare("analyst", "GET /v1/analyses/{analysis}", AnalysisBody, is_conditional=True)
+    get_analysis = Bare("viewer", "GET /v1/analyses/{analysis}", AnalysisBody, is_conditional=True)
     cancel_analysis = Bare("analyst", "DELETE /v1/analyses/{analysis}", AnalysisBody)
     stream_analysis_events = Events(
-        "analyst",
+        "viewer",
         "GET /v1/analyses/{analysis}/events",
         AnalysisBody,
         media="text/event-stream",

@@ -39,9 +39,9 @@ class Batches:
         up.
     """
 
-    list_batches = Pages("analyst", "GET /v1/studies/{study}/batches", BatchBody)
+    list_batches = Pages("viewer", "GET /v1/studies/{study}/batches", BatchBody)
     find_suspects = Bare("analyst", "GET /v1/studies/{study}/batches/suspects", SuspectsBody)
-    get_batch = Bare("analyst", "GET /v1/studies/{study}/batches/{batch}", BatchDetailsBody)
+    get_batch = Bare("viewer", "GET /v1/studies/{study}/batches/{batch}", BatchDetailsBody)
     open_batch = Bare(
         "operator",
         "POST /v1/studies/{study}/batches/{batch}/open",

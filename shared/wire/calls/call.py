@@ -14,8 +14,9 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Scope = Literal["operator", "analyst", "enrol", "monitor", "device", "reader", "public"]
-"""The least scope of a key that may make a call; a device signs instead, a reader is either."""
+Scope = Literal["operator", "analyst", "viewer", "enrol", "monitor", "device", "reader", "public"]
+"""The least scope of a key that may make a call; a device signs instead. Readers are
+devices and viewers."""
 JSON = "application/json"
 
 _WITH_KEY = {"access-denied", "forbidden"}
@@ -63,6 +64,11 @@ class Call(Generic[P, T]):
         Kinds of objects whose ids the answer holds.
     sends, media
         Media types of the body and of the answer.
+    names
+        Members of the body that name objects, which may be of another study, as ``member=kind``.
+    keeps_to_study
+        Whether a call about no study in particular shows a key of one study that study alone. Such
+        a key cannot make another call without a study in its path.
     problems
         Problems beside those that follow from scope, path and body.
     """
@@ -81,6 +87,8 @@ class Call(Generic[P, T]):
     leads_to: str = ""
     sends: str = JSON
     media: str = JSON
+    names: str = ""
+    keeps_to_study: bool = False
     problems: str = ""
     name: str = field(init=False, default="")
     text: str = field(init=False, default="")

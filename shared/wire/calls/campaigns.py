@@ -28,7 +28,7 @@ class Campaigns:
     begin_campaign = Call(
         "operator", "PUT /v1/studies/{study}/campaign", CampaignRequest, CampaignBody
     )
-    get_campaign = Bare("analyst", "GET /v1/studies/{study}/campaign", CampaignBody)
+    get_campaign = Bare("viewer", "GET /v1/studies/{study}/campaign", CampaignBody)
     next_phase = Call(
         "operator",
         "POST /v1/studies/{study}/campaign/next",

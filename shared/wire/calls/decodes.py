@@ -60,20 +60,20 @@ class Decodes:
         may_exist=True,
         location="/v1/decodes/{decode_id}",
         leads_to="decode snapshot",
+        names="snapshot_id=snapshot looks=snapshot",
         problems="decoding-invalid store-conflict wrong-statistic",
     )
-    list_decodes = Pages(
-        "analyst", "GET /v1/studies/{study}/decodes", DecodeBody, leads_to="decode"
-    )
+    list_decodes = Pages("viewer", "GET /v1/studies/{study}/decodes", DecodeBody, leads_to="decode")
     get_decode = Bare(
-        "analyst", "GET /v1/decodes/{decode}", DecodeBody, is_conditional=True, leads_to="snapshot"
+        "viewer", "GET /v1/decodes/{decode}", DecodeBody, is_conditional=True, leads_to="snapshot"
     )
     cancel_decode = Bare("analyst", "DELETE /v1/decodes/{decode}", DecodeBody)
     ask_questions = Call(
-        "analyst",
+        "viewer",
         "POST /v1/decodes/{decode}/questions",
         QuestionsRequest,
         AnswersBody,
+        names="histogram=snapshot",
         problems="decoding-invalid wrong-statistic",
     )
     plan_look = Call(
@@ -84,14 +84,15 @@ class Decodes:
         problems="decoding-invalid plan-invalid privacy-invalid",
     )
     draw_synthetic_records = Call(
-        "analyst",
+        "viewer",
         "POST /v1/decodes/{decode}/records",
         SynthesisRequest,
         SyntheticBody,
+        names="histogram=snapshot",
         problems="decoding-invalid wrong-statistic",
     )
     stream_events = Events(
-        "analyst",
+        "viewer",
         "GET /v1/decodes/{decode}/events",
         DecodeBody,
         media="text/event-stream",

@@ -89,7 +89,7 @@ class Devices:
         "operator", "POST /v1/devices/{device}/revoke", RevocationRequest, DeviceDetailsBody
     )
     get_device = Bare("analyst", "GET /v1/devices/{device}", DeviceDetailsBody)
-    list_all_devices = Pages("analyst", "GET /v1/devices", DeviceBody)
+    list_all_devices = Pages("analyst", "GET /v1/devices", DeviceBody, keeps_to_study=True)
     list_devices = Pages(
         "analyst", "GET /v1/studies/{study}/devices", DeviceBody, leads_to="device"
     )

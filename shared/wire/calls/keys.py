@@ -13,6 +13,8 @@ class Keys:
     ----------
     create_key
         Create an API key; its secret is shown this once.
+    get_own_key
+        Show the key of the request.
     list_keys
         List API keys in the order of creation, revoked ones too.
     revoke_key
@@ -29,7 +31,9 @@ class Keys:
         status=201,
         location="/v1/keys/{key_id}",
         leads_to="key",
+        problems="not-found study-withdrawn",
     )
+    get_own_key = Bare("viewer", "GET /v1/keys/own", KeyBody, keeps_to_study=True)
     list_keys = Pages("operator", "GET /v1/keys", KeyBody, is_whole=True)
     revoke_key = Bare("operator", "DELETE /v1/keys/{key}", KeyBody)
     list_audit = Pages("operator", "GET /v1/audit", AuditBody)

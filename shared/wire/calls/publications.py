@@ -36,12 +36,13 @@ class Publications:
         PublicationBody,
         status=201,
         location="/v1/studies/{study_id}/published",
+        names="decode_id=decode",
         problems="decoding-invalid store-conflict",
     )
     get_published = Bare(
         "reader", "GET /v1/studies/{study}/published", bytes, media=RESULT_MEDIA_TYPE
     )
-    list_publications = Pages("analyst", "GET /v1/studies/{study}/publications", PublicationBody)
+    list_publications = Pages("viewer", "GET /v1/studies/{study}/publications", PublicationBody)
     get_identity = Bare("public", "GET /v1/identity", IdentityBody)
     rotate_identity = Call(
         "operator",

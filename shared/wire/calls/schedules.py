@@ -35,8 +35,8 @@ class Schedules:
         location="/v1/schedules/{schedule_id}",
         problems="decoding-invalid wrong-statistic",
     )
-    list_schedules = Pages("analyst", "GET /v1/studies/{study}/schedules", ScheduleBody)
-    get_schedule = Bare("analyst", "GET /v1/schedules/{schedule}", ScheduleBody)
+    list_schedules = Pages("viewer", "GET /v1/studies/{study}/schedules", ScheduleBody)
+    get_schedule = Bare("viewer", "GET /v1/schedules/{schedule}", ScheduleBody)
     change_schedule = Call(
         "analyst", "PATCH /v1/schedules/{schedule}", ScheduleChange, ScheduleBody
     )

@@ -54,33 +54,33 @@ class Snapshots:
         problems="store-conflict",
     )
     get_snapshot = Bare(
-        "analyst",
+        "viewer",
         "GET /v1/snapshots/{snapshot}",
         SnapshotSumsBody,
         is_conditional=True,
         leads_to="study",
     )
     get_histogram = Bare(
-        "analyst",
+        "viewer",
         "GET /v1/snapshots/{snapshot}/histogram",
         HistogramBody,
         query="bars",
         problems="decoding-invalid wrong-statistic",
     )
     get_moments = Bare(
-        "analyst",
+        "viewer",
         "GET /v1/snapshots/{snapshot}/moments",
         MomentsAnswerBody,
         problems="decoding-invalid wrong-statistic",
     )
     get_clusters = Bare(
-        "analyst",
+        "viewer",
         "GET /v1/snapshots/{snapshot}/clusters",
         MeasuredClustersBody,
         problems="decoding-invalid wrong-statistic",
     )
     get_calibration = Bare(
-        "analyst",
+        "viewer",
         "GET /v1/snapshots/{snapshot}/calibration",
         CalibrationBody,
         query="clusters most_clusters",

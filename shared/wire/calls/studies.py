@@ -88,7 +88,12 @@ class Studies:
         "study-withdrawn unsupported-version",
     )
     list_studies = Pages(
-        "analyst", "GET /v1/studies", StudyBody, query="beginning", leads_to="study"
+        "viewer",
+        "GET /v1/studies",
+        StudyBody,
+        query="beginning",
+        leads_to="study",
+        keeps_to_study=True,
     )
     get_study = Bare("reader", "GET /v1/studies/{study}", StudyBody, is_conditional=True)
     change_study = Call(
@@ -99,22 +104,21 @@ class Studies:
         problems="precondition-failed precondition-required",
     )
     withdraw_study = Bare("operator", "DELETE /v1/studies/{study}", WithdrawnBody, query="confirm")
-    list_refusals = Bare("analyst", "GET /v1/studies/{study}/refusals", RefusalsBody)
+    list_refusals = Bare("viewer", "GET /v1/studies/{study}/refusals", RefusalsBody)
     get_privacy = Bare(
         "public", "GET /v1/studies/{study}/privacy", PrivacyBody, problems="access-denied"
     )
-    get_utility = Bare(
-        "analyst", "GET /v1/studies/{study}/utility", UtilityBody, query="n_clusters"
-    )
+    get_utility = Bare("viewer", "GET /v1/studies/{study}/utility", UtilityBody, query="n_clusters")
     get_plan = Bare("public", "GET /v1/studies/{study}/plan", PlanBody, is_conditional=True)
     get_frequencies = Bare(
         "public", "GET /v1/studies/{study}/frequencies", FrequenciesBody, is_conditional=True
     )
     advise_study = Call("analyst", "POST /v1/advice", AdviceRequest, AdviceBody)
     find_reference = Bare(
-        "analyst",
+        "viewer",
         "GET /v1/references",
         ReferenceBody,
         query="kind reference",
+        keeps_to_study=True,
         problems="not-found request-invalid",
     )

@@ -340,7 +340,17 @@ class KeyRequest:
     """An API key to be created."""
 
     name: SmallText = member("Whose key it is.", "ana")
-    scope: Literal["operator", "analyst", "enrol"] = member("What the key allows.", "analyst")
+    scope: Literal["operator", "analyst", "viewer", "enrol"] = member(
+        "What the key allows.", "analyst"
+    )
+    study_id: Hex | None = member(
+        "The only study that the key gives access to; null for all.", None, default=None
+    )
+    expires: Time | None = member(
+        "From when the key is refused, at most ten years from now; null for never.",
+        SAMPLE_TIME,
+        default=None,
+    )
 
 
 @body
@@ -349,8 +359,14 @@ class KeyBody:
 
     key_id: str = member("The key's public identity.", "3f0c9d2be41a7756")
     name: str = member("Whose key it is.", "ana")
-    scope: str = member("What the key allows: `operator`, `analyst` or `enrol`.", "analyst")
+    scope: str = member(
+        "What the key allows: `operator`, `analyst`, `viewer` or `enrol`.", "analyst"
+    )
+    study_id: Hex | None = member(
+        "The only study that the key gives access to; null for all.", None
+    )
     created: Time = member("When the key was created.", SAMPLE_TIME)
+    expires: Time | None = member("From when the key is refused; null for never.", None)
     last_used: Time | None = member("When the key was last used, to the minute.", None)
     revoked: Time | None = member("When the key was revoked.", None)
 

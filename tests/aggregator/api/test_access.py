@@ -41,40 +41,51 @@ CALLS = {
         GET /metrics
     """,
     "analyst": """
-        GET /v1/studies
-        GET /v1/studies/{study}
         POST /v1/advice
-        GET /v1/references
         GET /v1/studies/{study}/devices
         GET /v1/devices
         GET /v1/devices/{device}
         GET /v1/studies/{study}/sketches
+        GET /v1/studies/{study}/batches/suspects
+        POST /v1/studies/{study}/snapshots
+        POST /v1/studies/{study}/decodes
+        DELETE /v1/decodes/{decode}
+        POST /v1/decodes/{decode}/look
+        POST /v1/studies/{study}/schedules
+        PATCH DELETE /v1/schedules/{schedule}
+        POST /v1/studies/{study}/published
+        POST /v1/studies/{study}/analyses
+        POST /v1/studies/{study}/accepted-changes
+        DELETE /v1/studies/{study}/accepted-changes/{first_slot}
+        DELETE /v1/analyses/{analysis}
+    """,
+    "viewer": """
+        GET /v1/studies
+        GET /v1/studies/{study}
+        GET /v1/references
+        GET /v1/keys/own
         GET /v1/studies/{study}/refusals
         GET /v1/studies/{study}/batches
-        GET /v1/studies/{study}/batches/suspects
         GET /v1/studies/{study}/batches/{batch}
         GET /v1/studies/{study}/utility
         GET /v1/studies/{study}/campaign
-        POST /v1/studies/{study}/snapshots
         GET /v1/snapshots/{snapshot}
         GET /v1/snapshots/{snapshot}/histogram
         GET /v1/snapshots/{snapshot}/moments
         GET /v1/snapshots/{snapshot}/clusters
         GET /v1/snapshots/{snapshot}/calibration
-        POST GET /v1/studies/{study}/decodes
-        GET DELETE /v1/decodes/{decode}
+        GET /v1/studies/{study}/decodes
+        GET /v1/decodes/{decode}
         GET /v1/decodes/{decode}/events
         POST /v1/decodes/{decode}/questions
-        POST /v1/decodes/{decode}/look
         POST /v1/decodes/{decode}/records
-        POST GET /v1/studies/{study}/schedules
-        GET PATCH DELETE /v1/schedules/{schedule}
-        POST GET /v1/studies/{study}/published
+        GET /v1/studies/{study}/schedules
+        GET /v1/schedules/{schedule}
+        GET /v1/studies/{study}/published
         GET /v1/studies/{study}/publications
-        POST GET /v1/studies/{study}/analyses
-        POST GET /v1/studies/{study}/accepted-changes
-        DELETE /v1/studies/{study}/accepted-changes/{first_slot}
-        GET DELETE /v1/analyses/{analysis}
+        GET /v1/studies/{study}/analyses
+        GET /v1/studies/{study}/accepted-changes
+        GET /v1/analyses/{analysis}
         GET /v1/analyses/{analysis}/events
     """,
     "none": """
@@ -111,7 +122,10 @@ async def request(desk: Desk, method: str, path: str, headers: dict[str, str]) -
     return await desk.http.request(method, url, headers=headers, json=body)
 
 
-async def test_a_call_is_refused_without_a_known_key_of_its_scope(desk: Desk) -> None:
+async def test_a_call_is_refused_without_a_known_key_of_its_scope(server: Server) -> None:
+    desk = server.desk
+    secret, _ = await server.services.keys.create(name="vi", scope="viewer")
+    viewer = {"Authorization": f"Bearer {secret}"}
     unknown = (
         {},
         *({"Authorization": each} for each in ("Bearer sfk_unknown", "Basic b3A6", "Bearer")),
@@ -120,10 +134,15 @@ async def test_a_call_is_refused_without_a_known_key_of_its_scope(desk: Desk) ->
         *(
             (call, headers, 401, "access-denied")
             for headers in unknown
-            for scope in ("operator", "analyst")
+            for scope in ("operator", "analyst", "viewer")
             for call in list_calls(scope)
         ),
         *((call, desk.analyst, 403, "forbidden") for call in list_calls("operator")),
+        *(
+            (call, viewer, 403, "forbidden")
+            for scope in ("operator", "analyst")
+            for call in list_calls(scope)
+        ),
     ]
     wrong = []
     for (method, path), headers, status, slug in walk:
@@ -165,14 +184,21 @@ async def test_scopes_see_the_public_facts_that_name_them_and_nobody_sees_a_payl
         "device": device.device_id.hex(),
         "snapshot": made.json()["snapshot_id"],
     }
-    seen: dict[str, set[str]] = {"analyst": set(), "operator": set()}
-    for scope, credentials in (("analyst", desk.analyst), ("operator", desk.operator)):
-        calls = [*list_calls("analyst"), *(list_calls("operator") if scope == "operator" else ())]
+    seen: dict[str, set[str]] = {"viewer": set(), "analyst": set(), "operator": set()}
+    secret, _ = await server.services.keys.create(name="vi", scope="viewer")
+    calls: list[tuple[str, str]] = []
+    for scope, credentials in (
+        ("viewer", {"Authorization": f"Bearer {secret}"}),
+        ("analyst", desk.analyst),
+        ("operator", desk.operator),
+    ):
+        calls += list_calls(scope)
         for method, call in calls:
             if method != "GET" or set(re.findall(r"\{(\w+)\}", call)) - places.keys():
                 continue
             answer = await desk.http.get(call.format(**places), headers=credentials)
             assert not any(each in answer.content for each in spelt), call
+            assert scope != "viewer" or device.device_id.hex() not in answer.text, call
             if "json" in answer.headers["content-type"]:
                 seen[scope] |= list_keys(answer.json())
     facts = list_public_facts(hides_presence=False, by_time=True)
@@ -199,13 +225,18 @@ async def test_a_key_is_checked_before_a_name_in_the_path_is_looked_up(desk: Des
     assert_problem(answer, "forbidden", 403, "Authorization")
 
 
-async def test_an_operator_may_do_what_an_analyst_may(desk: Desk) -> None:
-    found = {call: await request(desk, *call, desk.operator) for call in list_calls("analyst")}
-    assert {
-        call: answer.status_code
-        for call, answer in found.items()
-        if answer.status_code not in (200, 404, 422)
-    } == {}
+async def test_a_scope_may_do_what_those_below_it_may(server: Server) -> None:
+    desk = server.desk
+    secret, _ = await server.services.keys.create(name="vi", scope="viewer")
+    viewer, below = {"Authorization": f"Bearer {secret}"}, [*list_calls("viewer")]
+    walk = [(viewer, call) for call in below]
+    walk += [(key, call) for key in (desk.analyst, desk.operator) for call in below]
+    walk += [(key, call) for key in (desk.analyst, desk.operator) for call in list_calls("analyst")]
+    assert [
+        (call, found.status_code)
+        for key, call in walk
+        if (found := await request(desk, *call, key)).status_code not in (200, 404, 422)
+    ] == []
 
 
 async def test_a_revoked_key_is_refused_at_once(server: Server) -> None:

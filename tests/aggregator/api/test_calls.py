@@ -12,8 +12,8 @@ from tests.aggregator.fleet import Desk
 
 pytestmark = pytest.mark.anyio
 
-GRANTED = {"enrol": "operator", "monitor": "operator", "reader": "analyst"}
-"""Scopes that are tested as another: an operator may do all, an analyst what a reader may."""
+GRANTED = {"enrol": "operator", "monitor": "operator", "reader": "viewer"}
+"""Scopes that are tested as another: an operator may do all, a viewer what a reader may."""
 
 
 DECLARED = {call.name: call for call in list_declared()}

@@ -61,15 +61,16 @@ async def test_a_key_that_is_revoked_is_refused_at_once(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "may_operate", "may_read", "may_enrol"),
+    ("scope", "may_operate", "may_analyse", "may_view", "may_enrol"),
     [
-        ("operator", True, True, True),
-        ("analyst", False, True, False),
-        ("enrol", False, False, True),
+        ("operator", True, True, True, True),
+        ("analyst", False, True, True, False),
+        ("viewer", False, False, True, False),
+        ("enrol", False, False, False, True),
     ],
 )
 async def test_a_scope_allows_what_it_names_and_no_more(
-    desk: Desk, scope: str, may_operate: bool, may_read: bool, may_enrol: bool
+    desk: Desk, scope: str, may_operate: bool, may_analyse: bool, may_view: bool, may_enrol: bool
 ) -> None:
     study = (await desk.publish(make_plan())).hex()
     headers = bearer((await make_key(desk, scope))["key"])
@@ -77,7 +78,8 @@ async def test_a_scope_allows_what_it_names_and_no_more(
         (may_operate, [("PATCH", f"/v1/studies/{study}"), ("GET", "/v1/audit")]),
         (may_operate, [("GET", "/v1/keys"), ("POST", "/v1/keys")]),
         (may_operate, [("GET", f"/v1/studies/{study}/tokens"), ("DELETE", f"/v1/tokens/{study}")]),
-        (may_read, [("GET", f"/v1/studies/{study}"), ("GET", f"/v1/studies/{study}/devices")]),
+        (may_analyse, [("GET", f"/v1/studies/{study}/devices"), ("POST", "/v1/advice")]),
+        (may_view, [("GET", f"/v1/studies/{study}"), ("GET", f"/v1/studies/{study}/decodes")]),
         (may_enrol, [("POST", f"/v1/studies/{study}/tokens")]),
     ):
         for method, url in calls:

@@ -11,16 +11,21 @@ from sfumato.aggregator.base.rates import RateLimit
 from sfumato.aggregator.resources.keys.record import LOCAL_ACTOR, KeyRecord, KeyScope
 from sfumato.aggregator.resources.keys.service.audit import write_entry
 from sfumato.aggregator.resources.parts import Parts, Service
-from sfumato.shared.errors import AccessError, ForbiddenError, NotFoundError
+from sfumato.aggregator.resources.plans import require_study
+from sfumato.shared.errors import AccessError, ConfigError, ForbiddenError, NotFoundError
 from sfumato.shared.wire import API_KEY
+from sfumato.shared.wire.objects.declaration import maybe_rfc3339, to_rfc3339
 
 KEY_PREFIX = "sfk_"
 _KEY_BYTES = 32
 _ID_BYTES = 8
 _USE_PERIOD_S = 60.0
+_LONGEST_YEARS = 10
+_YEAR_S = 366 * 86400.0
 _GRANTS: dict[KeyScope, tuple[KeyScope, ...]] = {
-    "operator": ("operator", "analyst", "enrol"),
-    "analyst": ("analyst",),
+    "operator": ("operator", "analyst", "viewer", "enrol"),
+    "analyst": ("analyst", "viewer"),
+    "viewer": ("viewer",),
     "enrol": ("enrol",),
 }
 
@@ -42,18 +47,53 @@ class KeyService(Service):
         )
 
     async def create(
-        self, *, name: str, scope: KeyScope, actor: str = LOCAL_ACTOR
+        self,
+        *,
+        name: str,
+        scope: KeyScope,
+        study_id: bytes | None = None,
+        expires: float | None = None,
+        actor: str = LOCAL_ACTOR,
     ) -> tuple[str, KeyRecord]:
-        """Create a key; return its secret, which is shown once, and the key."""
+        """Create a key; return its secret, which is shown once, and the key.
+
+        Raises
+        ------
+        ConfigError
+            It would expire in the past, or in more than ten years.
+        NotFoundError, StudyWithdrawnError
+            There is no such study, or it was withdrawn.
+        """
         key_id = secrets.token_hex(_ID_BYTES)
         secret = f"{KEY_PREFIX}{key_id}_{secrets.token_urlsafe(_KEY_BYTES)}"
         now = self._clock.now()
+        if expires is not None and not now < expires <= now + _LONGEST_YEARS * _YEAR_S:
+            raise ConfigError(
+                f"must be in the future, and at most {_LONGEST_YEARS} years from now; it is now "
+                f"{to_rfc3339(now)} on the server",
+                field="expires",
+                fix="choose a time between, or leave it out for a key that does not expire",
+            )
         record = KeyRecord(
-            key_id=key_id, key_hash=hash_secret(secret), name=name, scope=scope, created=now
+            key_id=key_id,
+            key_hash=hash_secret(secret),
+            name=name,
+            scope=scope,
+            created=now,
+            study_id=study_id,
+            expires=expires,
         )
+        about = {
+            "name": name,
+            "scope": scope,
+            "study_id": None if study_id is None else study_id.hex(),
+            "expires": maybe_rfc3339(expires),
+        }
         async with self._store.begin(write=True) as transaction:
+            if study_id is not None:
+                await require_study(transaction, study_id)
             await transaction.add(record)
-            await write_entry(transaction, now, actor, "key.create", key_id, name=name, scope=scope)
+            await write_entry(transaction, now, actor, "key.create", key_id, **about)
         return secret, record
 
     async def require(self, secret: str | None, scope: KeyScope) -> KeyRecord:
@@ -62,7 +102,7 @@ class KeyService(Service):
         Raises
         ------
         AccessError
-            It is missing, unknown or revoked.
+            It is missing, unknown, revoked or expired.
         ForbiddenError
             Its scope is insufficient.
         OverloadedError
@@ -74,14 +114,14 @@ class KeyService(Service):
                 field="Authorization",
                 fix="send `Authorization: Bearer sfk_...`; `sfumato key create` makes a key",
             )
-        key = _require_in_use(await self._find(secret))
+        key = self._require_in_use(await self._find(secret))
         self._rate.spend(key.key_id)
         self._note_use(key)
         require_scope(key, scope)
         return key
 
-    async def require_monitor(self, secret: str | None) -> None:
-        """Require the key of metrics, which needs no database, or an operator's.
+    async def require_monitor(self, secret: str | None) -> KeyRecord | None:
+        """Require the key of metrics, which needs no database, or an operator's, and return this.
 
         Raises
         ------
@@ -90,19 +130,19 @@ class KeyService(Service):
         """
         own = self._settings.metrics_key
         if own and secret and compare_digest(hash_secret(secret), hash_secret(own)):
-            return
-        await self.require(secret, "operator")
+            return None
+        return await self.require(secret, "operator")
 
     async def require_still(self, key: KeyRecord) -> None:
-        """Check again, during a streamed answer, that a key is not revoked.
+        """Check again, during a streamed answer, that a key is in use.
 
         Raises
         ------
         AccessError
-            It was revoked.
+            It was revoked, or has expired.
         """
         async with self._store.begin() as transaction:
-            _require_in_use(await transaction.get(KeyRecord, key.key_id))
+            self._require_in_use(await transaction.get(KeyRecord, key.key_id))
 
     async def _find(self, secret: str) -> KeyRecord | None:
         """Look a key up by the hash of its secret.
@@ -114,6 +154,21 @@ class KeyService(Service):
             return None
         async with self._store.begin() as transaction:
             return await transaction.find(KeyRecord, key_hash=hash_secret(secret))
+
+    def _require_in_use(self, key: KeyRecord | None) -> KeyRecord:
+        if key is None or key.revoked is not None:
+            raise AccessError(
+                "carries a key that is unknown or revoked",
+                field="Authorization",
+                fix="ask the operator for a key; `sfumato key create` makes one",
+            )
+        if key.expires is not None and key.expires <= self._clock.now():
+            raise AccessError(
+                f"carries a key that expired at {to_rfc3339(key.expires)}",
+                field="Authorization",
+                fix="ask the operator for a new key; `sfumato key create` makes one",
+            )
+        return key
 
     def _note_use(self, key: KeyRecord) -> None:
         now = self._clock.now()
@@ -165,13 +220,3 @@ def require_scope(key: KeyRecord, scope: KeyScope) -> None:
             field="Authorization",
             fix=f"use a key made with `sfumato key create --scope {scope}`",
         )
-
-
-def _require_in_use(key: KeyRecord | None) -> KeyRecord:
-    if key is None or key.revoked is not None:
-        raise AccessError(
-            "carries a key that is unknown or revoked",
-            field="Authorization",
-            fix="ask the operator for a key; `sfumato key create` makes one",
-        )
-    return key

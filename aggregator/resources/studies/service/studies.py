@@ -161,11 +161,18 @@ class StudyService(Service):
         return study, await self._plans.get(study)
 
     async def list_page(
-        self, *, after: PageKey | None, limit: int, beginning: str = ""
+        self,
+        *,
+        after: PageKey | None,
+        limit: int,
+        beginning: str = "",
+        study_id: bytes | None = None,
     ) -> Sequence[StudySummary]:
-        """Return studies in the order of creation, whose names begin with some characters."""
+        """Return one study or all in the order of creation, whose names begin with a text."""
         async with self._store.begin() as transaction:
-            found = await list_studies(transaction, after=after, limit=limit, beginning=beginning)
+            found = await list_studies(
+                transaction, after=after, limit=limit, beginning=beginning, study_id=study_id
+            )
             return await _summarise_all(transaction, found)
 
     async def change(
