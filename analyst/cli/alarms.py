@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from dataclasses import asdict
@@ -12,14 +11,21 @@ from typing import Annotated, Literal
 import typer
 
 from sfumato.analyst.cli.analyses import Against, SomeShift
-from sfumato.analyst.cli.options import Answer, Study, command, identified, list_items, show_time
+from sfumato.analyst.cli.options import (
+    UNITS,
+    Answer,
+    Study,
+    command,
+    identified,
+    list_items,
+    read_period,
+    show_time,
+)
 from sfumato.analyst.client import Client
 from sfumato.shared.command import SETTINGS
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.objects.alarms import AlarmBody, DeliveryBody, ScheduleBody
 
-_UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-_PERIOD = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([mhdw])")
 _TEST_S = 40.0
 _POLL_S = 0.5
 
@@ -243,23 +249,9 @@ def _remove_alarm(client: Client, alarm_id: AlarmId) -> Answer:
     yield f"alarm {alarm_id} is removed"
 
 
-def read_period(text: str, field: str) -> float:
-    """Read a period such as 90m, 6h, 1d or 2w as seconds.
-
-    Raises
-    ------
-    ConfigError
-        It is malformed.
-    """
-    found = _PERIOD.fullmatch(text.strip())
-    if found is None or not float(found.group(1)):
-        raise ConfigError("must be a number and m, h, d or w", field=field, fix="write a day as 1d")
-    return float(found.group(1)) * _UNITS[found.group(2)]
-
-
 def show_period(seconds: float) -> str:
     """Write a period in the largest unit that it is a multiple of."""
-    for name, size in reversed(_UNITS.items()):
+    for name, size in reversed(UNITS.items()):
         if seconds % size == 0:
             return f"{seconds / size:.0f}{name}"
     return f"{seconds:g} s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -17,8 +18,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from sfumato.analyst.client import Client
 from sfumato.shared.command import list_examples
+from sfumato.shared.errors import ConfigError
 
 T = TypeVar("T")
+UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_PERIOD = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([mhdw])")
 DEFAULT_URL = "http://127.0.0.1:8750"
 Url = Annotated[str, typer.Option(envvar="SFUMATO_URL", help="Address of the aggregator.")]
 Key = Annotated[str, typer.Option(envvar="SFUMATO_KEY", help="An API key (`sfumato key create`).")]
@@ -194,3 +198,17 @@ def show(part: object) -> None:
 def create_console(*, stderr: bool = False) -> Console:
     """Return a console on which names and units of others are text, never markup or emoji codes."""
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def read_period(text: str, field: str) -> float:
+    """Read a period such as 90m, 6h, 1d or 2w as seconds.
+
+    Raises
+    ------
+    ConfigError
+        It is malformed.
+    """
+    found = _PERIOD.fullmatch(text.strip())
+    if found is None or not float(found.group(1)):
+        raise ConfigError("must be a number and m, h, d or w", field=field, fix="write a day as 1d")
+    return float(found.group(1)) * UNITS[found.group(2)]

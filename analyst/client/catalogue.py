@@ -54,6 +54,7 @@ class Catalogue:
     exclude_device = of_one(Devices.exclude_device)
     revoke_device = of_one(Devices.revoke_device)
     keys = listed(Keys.list_keys)
+    own_key = plain(Keys.get_own_key)
     audit = listed(Keys.list_audit)
 
     publications = listed_of(Publications.list_publications)

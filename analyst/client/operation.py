@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 from sfumato.analyst.client.calls import AsyncCalls
 from sfumato.shared.wire.calls.alarms import Alarms
@@ -25,9 +26,27 @@ class AsyncOperation(AsyncCalls):
             return self._list(Devices.list_all_devices)
         return self._list(Devices.list_devices, study)
 
-    async def create_key(self, name: str, *, scope: str) -> NewKeyBody:
-        """Create an API key; the field ``key`` cannot be read again."""
-        return await self._call(Keys.create_key, body={"name": name, "scope": scope})
+    async def create_key(
+        self, name: str, *, scope: str, study: str | None = None, expires: datetime | None = None
+    ) -> NewKeyBody:
+        """Create an API key; the field ``key`` cannot be read again.
+
+        Parameters
+        ----------
+        scope
+            ``operator``, ``analyst``, ``viewer`` or ``enrol``.
+        study
+            The only study that it gives access to; None for all.
+        expires
+            From when it is refused, with a time zone; None for never.
+        """
+        body = {
+            "name": name,
+            "scope": scope,
+            "study_id": None if study is None else await self._find(study, "study"),
+            "expires": None if expires is None else expires.isoformat(),
+        }
+        return await self._call(Keys.create_key, body=body)
 
     async def revoke_key(self, key_id: str) -> KeyBody:
         """Revoke an API key, at once and for good."""

@@ -7,6 +7,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -368,6 +369,32 @@ def test_keys_are_made_listed_and_revoked_and_the_audit_log_names_who_did(
     own = [entry for entry in entries if entry["actor"] == by_name["demo"]["key_id"]]
     assert [entry["target"] for entry in own if entry["action"] == "key.revoke"] == [made["key_id"]]
     assert "key.revoke" in say("audit")
+
+
+def test_a_key_of_one_study_that_expires_is_made_listed_and_shown(desk: Desk, say: Say) -> None:
+    study = desk.ask("study", "create", "guests", str(write_plan(desk.folder)))["study_id"]
+    create = ("key", "create", "--scope", "viewer", "--name", "guest", "--json")
+    made = json.loads(say(*create, "--study", "guests", "--expires", "90d"))
+    assert made["study_id"] == study
+    left = datetime.fromisoformat(made["expires"]) - datetime.now(UTC)
+    assert timedelta(days=89) < left <= timedelta(days=90)
+    (line,) = (each for each in say("key", "list").split("\n") if "guest" in each)
+    assert study[:12] in line
+    assert made["expires"][:10] in line
+    own = json.loads(say("key", "show", "--key", made["key"], "--json"))
+    assert (own["scope"], own["study_id"]) == ("viewer", study)
+    assert "guest" in say("key", "show", "--key", made["key"])
+    listed = json.loads(say("study", "list", "--key", made["key"], "--json"))
+    assert [each["name"] for each in listed] == ["guests"]
+    year = datetime.now(UTC).year
+    day = json.loads(say(*create, "--expires", f"{year + 1}-01-31"))
+    assert day["expires"] == f"{year + 1}-01-31T00:00:00.000000Z"
+    for late in ("0d", "soon"):
+        assert "--expires" in say(*create, "--expires", late, status=2)
+    for late in ("2020-01-31", f"{year + 11}-01-01", "999999w"):
+        said = say(*create, "--expires", late, status=2)
+        assert "must be in the future, and at most 10 years" in said
+    say("study", "delete", study, "--confirm", "guests")
 
 
 def test_a_key_that_may_not_publish_is_told_so_whatever_the_plan(desk: Desk, say: Say) -> None:
