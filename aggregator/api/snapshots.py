@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter, Response
 
 from sfumato.aggregator.api.decodes import to_selection
-from sfumato.aggregator.api.dependencies import ServicesDep, SnapshotId, StudyId
+from sfumato.aggregator.api.dependencies import Caller, ServicesDep, SnapshotId, StudyId
 from sfumato.aggregator.api.responses import IMMUTABLE, answer
 from sfumato.aggregator.api.serving import serves
+from sfumato.aggregator.resources.keys.service.keys import is_granted
 from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
 from sfumato.aggregator.resources.snapshots.service.snapshots import split_batches
 from sfumato.aggregator.services import Services
@@ -41,7 +44,7 @@ async def create_snapshot(
 
 
 @serves(router, Snapshots.get_snapshot)
-async def get_snapshot(snapshot: SnapshotId, services: ServicesDep) -> Response:
+async def get_snapshot(snapshot: SnapshotId, services: ServicesDep, key: Caller) -> Response:
     record = await services.snapshots.get(snapshot)
     totals = record.totals
     body = make_body(
@@ -52,8 +55,11 @@ async def get_snapshot(snapshot: SnapshotId, services: ServicesDep) -> Response:
         sums=totals.sums.tolist(),
         size_sums=join_limbs(totals.size_sums),
     )
+    if not is_granted(key, "analyst"):
+        body = replace(body, excluded_devices=[])
     # Frozen, but for devices and batches in it that leave the sums later.
-    etag = f'"{snapshot.hex()}.{len(body.excluded_devices)}.{len(body.left_batches)}"'
+    state = body.n_excluded_devices, len(body.excluded_devices), len(body.left_batches)
+    etag = f'"{snapshot.hex()}.{".".join(map(str, state))}"'
     return answer(body, ETag=etag, Cache_Control=IMMUTABLE)
 
 
@@ -99,6 +105,7 @@ async def _to_body(services: Services, record: SnapshotRecord) -> SnapshotBody:
         record,
         weights=WeightsBody(a=record.weight_a, b=record.weight_b),
         selection=structure(SelectionBody, record.selection, strict=False),
+        n_excluded_devices=len(excluded),
         excluded_devices=[device.hex() for device in excluded],
         n_batches=record.n_sketches if is_summed else None,
         n_waiting=record.n_waiting if is_summed else None,

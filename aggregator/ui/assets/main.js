@@ -1,6 +1,6 @@
 // Router: show the view that the address names after the #, once there is a key.
 
-import { Problem, findScope, key, tryKey } from "./base/api.js";
+import { Problem, key, request, tryKey } from "./base/api.js";
 import { announce, h, problemBox } from "./base/dom.js";
 import { offerThemes } from "./base/theme.js";
 import { showStudies } from "./studies/list.js";
@@ -11,7 +11,7 @@ const session = document.getElementById("session");
 const STUDY = /^#studies\/([0-9a-f]{64})(?:\/([a-z]+)(?:\/([0-9a-f]{64}))?)?(?:\?(.*))?$/;
 const OF_PATTERNS = ["decodes", "snapshots", undefined];
 let leave = new AbortController();
-let scope = null;
+let own = null;
 
 /** The study, section, job and query that the address names; null for the list of studies. */
 function readAddress() {
@@ -23,7 +23,8 @@ function readAddress() {
 
 function forget() {
   key.forget();
-  scope = null;
+  own = null;
+  delete document.documentElement.dataset.scope;
   history.replaceState(null, "", "/");
   show();
 }
@@ -72,7 +73,7 @@ function showDoor() {
       "section",
       { class: "card door" },
       h("h1", { tabindex: "-1" }, "See the picture, never a stroke"),
-      h("p", {}, "See the studies, devices and decodes of this server. You need the key of an analyst or operator."),
+      h("p", {}, "See the studies, devices and decodes of this server. You need an API key."),
       h(
         "form",
         { onsubmit: enter },
@@ -106,8 +107,12 @@ async function show() {
   main.setAttribute("aria-busy", "true");
   let nodes;
   try {
-    scope ??= await findScope(signal);
-    nodes = await (address ? showStudy({ ...address, scope }, signal) : showStudies(scope, signal));
+    own ??= await request("/v1/keys/own", { signal });
+    const { scope } = own;
+    // The style sheet hides what a viewer may not start.
+    document.documentElement.dataset.scope = scope;
+    // A key of one study creates no other.
+    nodes = await (address ? showStudy({ ...address, scope }, signal) : showStudies(own.study_id ? "viewer" : scope, signal));
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof Problem)) throw error;

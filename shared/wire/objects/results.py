@@ -109,9 +109,12 @@ class SnapshotBody:
     )
     digest: Hex = member("SHA-256 of the sums.", "44" * 32)
     selection: SelectionBody = member("The selection that was asked for.")
-    excluded_devices: list[Hex] = member(
-        "Devices in it that were excluded since. If there are any, make another snapshot.", []
+    n_excluded_devices: int = member(
+        "Number of devices in it that were excluded since. If there are any, make another "
+        "snapshot.",
+        0,
     )
+    excluded_devices: list[Hex] = member("These devices; a viewer's key shows none.", [])
     n_batches: int | None = member(
         "With a secure sum: number of opened batches in it, each of which counts as one sketch.",
         None,

@@ -179,6 +179,8 @@ async def test_scopes_see_the_public_facts_that_name_them_and_nobody_sees_a_payl
     headers |= {"Content-Type": "application/json"}
     assert (await desk.http.put(path, content=content, headers=headers)).status_code == 200
     made = await desk.post(f"/v1/studies/{study.hex()}/snapshots", {})
+    excluded = {"reason": "broken"}
+    await desk.operate("POST", f"/v1/devices/{device.device_id.hex()}/exclude", excluded)
     places = {
         "study": study.hex(),
         "device": device.device_id.hex(),

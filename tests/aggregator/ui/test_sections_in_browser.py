@@ -521,3 +521,21 @@ def test_an_analyst_is_offered_no_action_of_an_operator(scene: Scene, changing: 
     assert page.evaluate("document.querySelectorAll('.listing tbody button').length") == 0
     scene.go("manage", changing)
     assert "There is no section “manage” here" in page.text()
+
+
+def test_a_viewer_reads_and_is_offered_nothing_to_start(scene: Scene, changing: str) -> None:
+    with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
+        key = client.create_key("vi", scope="viewer", study=changing).key
+    page, aggregator, operator = scene.page, scene.aggregator, scene.aggregator.key
+    offers = "[...document.querySelectorAll('form .main, .look')].some((e) => e.offsetParent)"
+    try:
+        aggregator.key = key
+        scene.enter(f"{aggregator.url}/#studies/{changing}/time")
+        page.wait_for(".card form")
+        assert page.evaluate(offers) is False
+        scene.go("devices", changing)
+        page.wait("!document.querySelector('main').innerText.includes('…')")
+        assert "Refusals" in page.text()
+        assert page.evaluate("document.querySelectorAll('.problem').length") == 0
+    finally:
+        aggregator.key = operator

@@ -69,17 +69,6 @@ export async function request(path, options) {
   return (await send(path, options)).json();
 }
 
-/** What the key allows: `operator` or `analyst`; a key that lists keys is an operator's. */
-export async function findScope(signal) {
-  try {
-    await request("/v1/audit?limit=1", { signal });
-    return "operator";
-  } catch (error) {
-    if (error instanceof Problem && error.status === 403) return "analyst";
-    throw error;
-  }
-}
-
 /** Check a key with a request that every reader may make; throws the problem if it is refused. */
 export async function tryKey(secret, signal) {
   if (!/^sfk_[\x21-\x7e]+$/.test(secret)) {

@@ -142,7 +142,7 @@ export function batchesPanel({ study, scope, signal }) {
     if (words) announce(words);
     try {
       place.replaceChildren(await listing(`/v1/studies/${study.study_id}/batches`, { render: (batches) => render(batches, act), textOf, noun: "batch", nouns: "batches", signal }));
-      suspects.replaceChildren(...[renderSuspects(await request(`/v1/studies/${study.study_id}/batches/suspects`, { signal }))].flat());
+      if (scope !== "viewer") suspects.replaceChildren(...[renderSuspects(await request(`/v1/studies/${study.study_id}/batches/suspects`, { signal }))].flat());
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Problem)) throw error;

@@ -83,7 +83,7 @@ const SECTIONS = [
     name: "devices",
     title: "Devices",
     show: (context) => [
-      devicesPanel(context),
+      context.scope !== "viewer" && devicesPanel(context),
       DECODED.includes(context.plan.plan.statistic.kind) && context.scope === "operator" && healthPanel(context),
       section("Refusals", request(`/v1/studies/${context.study.study_id}/refusals`, { signal: context.signal }).then(renderRefusals), context.signal),
     ],

@@ -75,8 +75,8 @@ export function describeSource(snapshot, plan) {
 }
 
 /** The warning about devices of a snapshot that were excluded after it was made; empty without. */
-export function describeExcluded({ excluded_devices: excluded }, again) {
-  if (!excluded.length) return [];
-  const verb = excluded.length === 1 ? "was" : "were";
-  return [`${count(excluded.length, "device")} in this result ${verb} excluded later: do not use it, ${again}`];
+export function describeExcluded({ n_excluded_devices: excluded }, again) {
+  if (!excluded) return [];
+  const verb = excluded === 1 ? "was" : "were";
+  return [`${count(excluded, "device")} in this result ${verb} excluded later: do not use it, ${again}`];
 }
