@@ -22,7 +22,7 @@ class AsyncClient(AsyncAnalyses, AsyncLooks, AsyncOperation, AsyncPublications):
     url
         Address, such as ``http://127.0.0.1:8750``.
     key
-        API key of scope analyst or operator; public resources need none.
+        API key of a scope that allows the calls, such as viewer; public resources need none.
     timeout
         Seconds to wait for one answer.
     patience_s
