@@ -243,6 +243,7 @@ async def test_a_key_is_made_for_a_study_that_exists(server: Server) -> None:
     await desk.withdraw(study)
     gone = await desk.operate("POST", "/v1/keys", asked)
     assert gone.json()["type"] == "/problems/study-withdrawn"
+    await server.services.studies.purge()
     headers = {"Authorization": f"Bearer {made.json()['key']}"}
     later = await desk.http.get(f"/v1/studies/{study.hex()}", headers=headers)
     assert later.json()["type"] == "/problems/study-withdrawn"

@@ -10,6 +10,7 @@ from sqlalchemy import Table, delete, or_, select, tuple_, update
 from sfumato.aggregator.base.tables import METADATA
 from sfumato.aggregator.base.transaction import Transaction
 from sfumato.aggregator.resources.devices.store import DEVICES
+from sfumato.aggregator.resources.keys.store import API_KEYS
 from sfumato.aggregator.resources.sketches.store.cells import lock_root
 from sfumato.aggregator.resources.sketches.store.tables import (
     LEAVING_DEVICES,
@@ -77,11 +78,12 @@ async def purge_withdrawn(transaction: Transaction, *, most: int) -> int:
 @cache
 def _list_held() -> list[Table]:
     """Return every table of what studies hold; the stores of later resources have added theirs."""
-    # Referring tables before the tables they refer to; devices learn of the withdrawal from theirs.
+    # Referring tables before the tables they refer to. Devices and holders of a key of the study
+    # learn of the withdrawal from theirs.
     return [
         table
         for table in reversed(METADATA.sorted_tables)
-        if "study_id" in table.c and table not in (STUDIES, DEVICES)
+        if "study_id" in table.c and table not in (STUDIES, DEVICES, API_KEYS)
     ]
 
 
