@@ -110,12 +110,12 @@ async def _keep_to_study(
         found = await services.references.find(kind, reference, within=study_id)
         request.path_params[kind] = found
     body = await request.json() if call.names else None
-    for name, named in (each.split("=") for each in call.names.split()):
+    for name, named in (pair.split("=") for pair in call.names.split()):
         stated = body.get(name) if isinstance(body, dict) else None
-        for reference in stated if isinstance(stated, list) else [stated]:
-            # The declaration of the body refuses what is no id.
-            if isinstance(reference, str) and is_identity(reference):
-                await services.references.find(cast(Identified, named), reference, within=study_id)
+        listed = stated if isinstance(stated, list) else [stated]
+        # The declaration of the body refuses what is no id, and more ids than it allows.
+        for each in {each for each in listed if isinstance(each, str) and is_identity(each)}:
+            await services.references.find(cast(Identified, named), each, within=study_id)
 
 
 def _secret(credentials: HTTPAuthorizationCredentials | None) -> str | None:

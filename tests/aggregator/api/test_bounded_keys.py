@@ -211,7 +211,8 @@ def list_ids(body: Any) -> set[str]:
 
 def holds_ids(hint: Any) -> bool:
     if isinstance(hint, type) and is_dataclass(hint):
-        return bool(list_ids(hint))
+        assert not list_ids(hint), "the check looks at the members of the body itself alone"
+        return False
     return hint == Hex or any(holds_ids(part) for part in get_args(hint))
 
 
