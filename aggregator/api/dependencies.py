@@ -109,13 +109,21 @@ async def _keep_to_study(
         reference = request.path_params[kind]
         found = await services.references.find(kind, reference, within=study_id)
         request.path_params[kind] = found
-    body = await request.json() if call.names else None
+    body = await _read_json(request) if call.names else None
     for name, named in (pair.split("=") for pair in call.names.split()):
         stated = body.get(name) if isinstance(body, dict) else None
         listed = stated if isinstance(stated, list) else [stated]
         # The declaration of the body refuses what is no id, and more ids than it allows.
         for each in {each for each in listed if isinstance(each, str) and is_identity(each)}:
             await services.references.find(cast(Identified, named), each, within=study_id)
+
+
+async def _read_json(request: Request) -> Any:
+    """Return the body of a request; None if it is no JSON, which the declaration refuses later."""
+    try:
+        return await request.json()
+    except (ValueError, RecursionError):
+        return None
 
 
 def _secret(credentials: HTTPAuthorizationCredentials | None) -> str | None:

@@ -193,6 +193,21 @@ async def test_a_body_cannot_name_objects_of_another_study(server: Server) -> No
                     assert_problem(answer, "not-found", 404, kind)
 
 
+@pytest.mark.parametrize("content", [b"{", b"[1", b"\xff", b"", b"nul", b"[" * 60_000])
+async def test_a_body_that_is_no_json_is_refused_as_any_other(
+    server: Server, content: bytes
+) -> None:
+    world = await fill(server)
+    key = await make_key(server, "analyst", study_id=world.full)
+    for headers in (key, key | {"Idempotency-Key": "once"}):
+        answer = await server.desk.http.post(
+            f"/v1/studies/{world.full.hex()}/decodes",
+            headers=headers | {"Content-Type": "application/json"},
+            content=content,
+        )
+        assert_problem(answer, "request-invalid", 422, "body")
+
+
 def test_every_reference_in_a_body_is_declared() -> None:
     """Or a key of one study could name there what belongs to another."""
     for call in OF_STUDIES:
