@@ -13,7 +13,8 @@ from sfumato.shared.wire.calls.call import Call, Scope
 READERS: Mapping[Scope, str] = {
     "public": "anybody who reaches the server",
     "device": "the device itself",
-    "reader": "devices of the study, analysts, operators",
+    "reader": "devices of the study, viewers, analysts, operators",
+    "viewer": "viewers, analysts, operators",
     "analyst": "analysts, operators",
     "operator": "operators",
     "monitor": "whoever has the key for metrics, operators",
@@ -35,7 +36,9 @@ what a pilot says: get_calibration
 decodes: list_decodes get_decode stream_events
 analyses: list_analyses get_analysis stream_analysis_events list_accepted_changes
 schedules and publications: list_schedules get_schedule list_publications
-batches of a secure sum, and the devices in flagged ones: list_batches get_batch find_suspects
+batches of a secure sum: list_batches get_batch
+the devices in flagged batches: find_suspects
+the scope, study and expiry of one's own key: get_own_key
 API keys and tokens without their secrets, the audit log: list_keys list_tokens list_audit
 webhooks of alarms, and the messages to them: list_alarms get_alarm list_deliveries
 totals of the server's work: get_metrics
