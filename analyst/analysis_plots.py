@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from sfumato.analyst.pictures import Picture
-from sfumato.analyst.plots import COLOURS
+from sfumato.analyst.plots import COLOURS, Picture
 from sfumato.shared.wire.objects.analyses import (
     ChangeBody,
     ComparisonBody,

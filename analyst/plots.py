@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sfumato.analyst.pictures import Picture
 from sfumato.learning.answers.moments import describe_components
-from sfumato.learning.answers.words import describe_clusters
+from sfumato.learning.answers.words import name_clusters
 from sfumato.learning.estimate.moments import PrincipalComponents
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.objects.statistics import ComponentBody, MomentsAnswerBody
@@ -37,6 +37,18 @@ _MARGIN = 0.14
 """Share of the range of centroids that is left free around them."""
 PICTURES = (".png", ".svg")
 """Endings of the files that pictures are written to."""
+
+
+class Picture(Figure):
+    """A figure that a notebook shows as it is: matplotlib shows those of pyplot alone."""
+
+    def __init__(self, *, figsize: tuple[float, float]) -> None:
+        super().__init__(figsize=figsize, layout="constrained", facecolor="white")
+
+    def _repr_png_(self) -> bytes:
+        written = io.BytesIO()
+        self.savefig(written, format="png")
+        return written.getvalue()
 
 
 class Centroids(Protocol):
@@ -95,7 +107,7 @@ def plot_centroids(
     )
     for panel, (x, y) in zip(axes[:-1], pairs, strict=True):
         _draw_pair(panel, result, x, y, records, baseline, first_number)
-    words = readings or describe_clusters(result.centroids, result.weights, result.names)
+    words = readings or name_clusters(result.centroids, result.weights, result.names)
     _draw_weights(axes[-1], result, words, first_number)
     _write_title(figure, title)
     return figure

@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from sfumato.analyst.pictures import Picture
-from sfumato.analyst.plots import COLOURS
+from sfumato.analyst.plots import COLOURS, Picture
 from sfumato.learning.calibration.drift import BlockDrift, ColumnDrift
 from sfumato.learning.calibration.words import describe_block
 from sfumato.shared.core.logarithm import compress, expand

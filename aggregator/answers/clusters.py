@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
 from sfumato.learning.answers.errors import describe_errors
-from sfumato.learning.answers.words import describe_clusters
+from sfumato.learning.answers.words import name_clusters
 from sfumato.learning.clustering.grid_problem import pose_grid
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.verdict import Verdict
@@ -100,7 +100,7 @@ def describe_solution(
         warnings=[*_list_uncovered(plan, snapshot), *solution.warnings],
         snr=snapshot.snr,
         centroids=centroids.tolist(),
-        words=describe_clusters(centroids, solution.weights, names),
+        words=name_clusters(centroids, solution.weights, names),
         **describe_errors(plan, solution),
         quality=quality,
         verdict=_to_body(VerdictBody, verdict),

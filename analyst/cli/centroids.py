@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.learning.answers.words import BAR
+from sfumato.analyst.results.notebook import write_centroids
 
 Floats = NDArray[np.float64]
 
@@ -43,29 +43,18 @@ def tabulate_centroids(
     axes = [
         name if unit == "1" else f"{name} ({unit})" for name, unit in zip(names, units, strict=True)
     ]
-    shares = [
-        f"{weight:.1%}"
-        + ("" if weight_errors is None else f" ± {BAR * float(weight_errors[i]):.1%}")
-        for i, weight in enumerate(weights)
-    ]
+    written = write_centroids(weights, centroids, errors, weight_errors)
     styles = [None if resolved is None or resolved[i] else "dim" for i in range(len(weights))]
-    cells = [
-        [
-            f"{value:.4g}" + ("" if errors is None else f" ± {BAR * float(errors[i, j]):.2g}")
-            for j, value in enumerate(centroid)
-        ]
-        for i, centroid in enumerate(centroids)
-    ]
     table = Table()
     table.add_column("weight", overflow="fold")
     if len(axes) <= MOST_ACROSS:
         for axis in axes:
             table.add_column(Text(axis), justify="right", overflow="fold")
-        for share, row, style in zip(shares, cells, styles, strict=True):
-            table.add_row(share, *row, style=style)
+        for row, style in zip(written, styles, strict=True):
+            table.add_row(*row, style=style)
         return table
-    for share, style in zip(shares, styles, strict=True):
-        table.add_column(share, justify="right", overflow="fold", style=style or "")
+    for row, style in zip(written, styles, strict=True):
+        table.add_column(row[0], justify="right", overflow="fold", style=style or "")
     for i, axis in enumerate(axes):
-        table.add_row(Text(axis), *(row[i] for row in cells))
+        table.add_row(Text(axis), *(row[1 + i] for row in written))
     return table

@@ -14,6 +14,7 @@ from sfumato.analyst.cli.options import Answer, command, list_items, read_period
 from sfumato.analyst.client import Client
 from sfumato.analyst.periods import read_period as read_day
 from sfumato.shared.command import SETTINGS
+from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.objects.studies import AuditBody, KeyBody
 
 app = typer.Typer(help="Create, list and revoke API keys.", **SETTINGS)
@@ -112,7 +113,14 @@ def _read_expiry(text: str) -> datetime:
         # The server refuses more than ten years; a calendar overflows only later.
         seconds = min(read_period(text, "--expires"), _FAR_S)
         return datetime.now(UTC) + timedelta(seconds=seconds)
-    return read_day(text, "--expires")[0]
+    try:
+        return read_day(text, "--expires")[0]
+    except ConfigError as error:
+        raise ConfigError(
+            f"must be a period, a day or a time, and is {text!r}",
+            field="--expires",
+            fix="write it as 90d, 12h or 2027-01-31",
+        ) from error
 
 
 def _describe_entry(entry: AuditBody) -> tuple[str, ...]:

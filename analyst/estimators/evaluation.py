@@ -14,8 +14,8 @@ from sfumato.analyst.estimators.contract import PrivateEstimator, describe_level
 from sfumato.analyst.estimators.declaration import estimator
 from sfumato.analyst.estimators.inputs import Exact, list_names, read_number
 from sfumato.analyst.estimators.lock import holding
-from sfumato.learning.answers.words import BAR
 from sfumato.learning.clustering.evaluation import Cost, NoisyCost, bound_distance
+from sfumato.learning.decoding.bars import DEVIATIONS
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
@@ -41,7 +41,7 @@ class Evaluation:
     guarantee: PrivacyGuarantee
 
     def __str__(self) -> str:
-        bar = BAR * self.cost.mean_std
+        bar = DEVIATIONS * self.cost.mean_std
         return (
             f"SSE / n = {self.cost.mean:.4g} +- {bar:.2g} (90 %), distances up to "
             f"{self.cost.largest_distance:.4g}; {describe_level(self.guarantee)} under "

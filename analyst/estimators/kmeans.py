@@ -18,6 +18,7 @@ from sfumato.analyst.estimators.evaluation import EvaluatedEstimator, Evaluation
 from sfumato.analyst.estimators.inputs import Exact
 from sfumato.analyst.estimators.look import Look, LookedEstimator
 from sfumato.analyst.estimators.weights import read_weights
+from sfumato.learning.answers.words import name_clusters
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.errors import ConfigError
@@ -263,6 +264,7 @@ class CompressiveKMeans(
             self.result_.body,
             centroids=self.cluster_centers_.tolist(),
             weights=shares.tolist(),
+            words=name_clusters(self.cluster_centers_, shares, self.result_.names),
             centroid_errors=None,
             weight_errors=None,
             bars=BarsBody(word="none", sentence=_SETTLED),

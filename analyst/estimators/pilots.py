@@ -108,9 +108,10 @@ def plan_pilot(choices: Choices) -> SketchPlan:
         factor = f"{math.ceil(refusal.factor):,}" if refusal.factor > 9 else f"{refusal.factor:.2g}"
         raise ConfigError(
             f"cannot be found by a pilot: its noise would hide the records; {factor} "
-            "times as many would do, or as much more epsilon",
+            "times as many would do, or as much more epsilon; nothing was spent",
             field="scale",
-            fix="state the spread inside one cluster, and bounds, from public knowledge",
+            fix="state the spread inside one cluster, and bounds, from public knowledge, or use "
+            "AutoKMeans, which has methods for few records",
         )
     return create_plan(replace(_specify(choices, spent), bins_log2=choose_bins_log2(strength)))
 

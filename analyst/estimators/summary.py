@@ -54,7 +54,9 @@ def _wrap(text: str) -> list[str]:
 
 def _list_clusters(result: DecodeResult) -> list[str]:
     """Return a table of shares and centroids, with errors where bars may be shown."""
-    rows = [["share", *result.names], *write_centroids(result.body)[:_MOST_CLUSTERS]]
+    errors = result.centroid_errors, result.weight_errors
+    written = write_centroids(result.weights, result.centroids, *errors)
+    rows = [["share", *result.names], *written[:_MOST_CLUSTERS]]
     rows = [row[: 1 + _MOST_AXES] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]

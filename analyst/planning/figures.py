@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.typing import LineStyleType
 
-from sfumato.analyst.pictures import Picture
-from sfumato.analyst.plots import COLOURS
+from sfumato.analyst.plots import COLOURS, Picture
 from sfumato.learning.planning.candidates import Candidate, choose_candidate, predict_candidate
 from sfumato.learning.planning.outline import (
     FEATURES_PER_PARAMETER,

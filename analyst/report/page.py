@@ -14,7 +14,7 @@ from sfumato.analyst.report.charts import draw_curve, draw_positions, draw_share
 from sfumato.analyst.report.layout import capitalise, fold, render_page, tabulate
 from sfumato.analyst.results import UNUSABLE, DecodeResult
 from sfumato.analyst.results.looks import describe_look, show_measured
-from sfumato.learning.answers.words import BAR
+from sfumato.learning.decoding.bars import DEVIATIONS
 from sfumato.learning.decoding.judgement import LEAST_SNR_PER_PARAMETER
 from sfumato.learning.decoding.verdict import DOUBTFUL, ROUGH, SOUND
 from sfumato.shared.plan import compute_plan_digest, make_statement
@@ -118,7 +118,7 @@ def _draw_clusters(result: DecodeResult) -> Iterator[str]:
 
 def _list_bars(errors: NDArray[np.float64] | None) -> list[float] | None:
     """Return half the lengths of 90 % bars."""
-    return None if errors is None else (BAR * errors).tolist()
+    return None if errors is None else (DEVIATIONS * errors).tolist()
 
 
 def _list_pale(result: DecodeResult) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.learning.answers.words import BAR, describe_clusters
+from sfumato.learning.answers.words import name_clusters
+from sfumato.learning.decoding.bars import DEVIATIONS
 from sfumato.shared.wire.objects.results import ResultBody
+
+Floats = NDArray[np.float64]
 
 _CELL: Final = '<td style="text-align: right; white-space: nowrap">{}</td>'
 
@@ -20,14 +24,12 @@ def describe_as_html(body: ResultBody, *, verdict: str, reason: str) -> str:
         f"<th><bdi>{escape(each.name)}</bdi>{_in(each.unit)}</th>" for each in body.dimensions
     )
     resolved = body.resolved or [True] * len(body.weights)
-    words = body.words or describe_clusters(np.array(body.centroids), np.array(body.weights), names)
+    words = body.words or name_clusters(np.array(body.centroids), np.array(body.weights), names)
     rows = "".join(
         f"<tr><td>{i}</td><td><bdi>{escape(words[i])}</bdi></td>"
         + "".join(_CELL.format(cell) for cell in [f"{share}{'' if is_resolved else ' *'}", *cells])
         + "</tr>"
-        for i, (is_resolved, (share, *cells)) in enumerate(
-            zip(resolved, write_centroids(body), strict=True)
-        )
+        for i, (is_resolved, (share, *cells)) in enumerate(zip(resolved, _write(body), strict=True))
     )
     predicted = body.band or body.quality
     notes = [
@@ -49,21 +51,31 @@ def _in(unit: str) -> str:
     return "" if unit == "1" else f"<br>({escape(unit)})"
 
 
-def write_centroids(body: ResultBody) -> list[list[str]]:
-    """Return the share of each cluster and its centroid, with 90 % bars where any may be shown."""
+def _write(body: ResultBody) -> list[list[str]]:
+    arrays = body.weights, body.centroids, body.centroid_errors, body.weight_errors
+    return write_centroids(*(each if each is None else np.array(each) for each in arrays))
+
+
+def write_centroids(
+    weights: Floats, centroids: Floats, errors: Floats | None, weight_errors: Floats | None
+) -> list[list[str]]:
+    """Return the share of each cluster and its centroid, with 90 % bars where any may be shown.
+
+    Parameters
+    ----------
+    weights, centroids
+        Shapes ``(k,)`` and ``(k, d)``.
+    errors, weight_errors
+        Standard errors of centroids and weights; None where no bars are shown.
+    """
     return [
         [
-            f"{weight:.1%}" + _write_bar(body.weight_errors, i, form=".1%"),
-            *(
-                f"{value:.4g}" + _write_bar(body.centroid_errors, i, j)
-                for j, value in enumerate(centroid)
-            ),
+            f"{weight:.1%}" + _write_bar(weight_errors, i, form=".1%"),
+            *(f"{value:.4g}" + _write_bar(errors, i, j) for j, value in enumerate(centroid)),
         ]
-        for i, (weight, centroid) in enumerate(zip(body.weights, body.centroids, strict=True))
+        for i, (weight, centroid) in enumerate(zip(weights, centroids, strict=True))
     ]
 
 
-def _write_bar(errors: Any, *place: int, form: str = ".2g") -> str:
-    if errors is None:
-        return ""
-    return f" ± {BAR * float(np.asarray(errors)[place]):{form}}"
+def _write_bar(errors: Floats | None, *place: int, form: str = ".2g") -> str:
+    return "" if errors is None else f" ± {DEVIATIONS * float(errors[place]):{form}}"

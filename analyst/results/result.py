@@ -21,7 +21,7 @@ from sfumato.analyst.results.synthetic import HistogramSource, SyntheticRecords,
 from sfumato.analyst.results.tables import make_frame, read_records
 from sfumato.learning.answers.errors import describe_errors
 from sfumato.learning.answers.questions import Inquiry
-from sfumato.learning.answers.words import describe_clusters
+from sfumato.learning.answers.words import name_clusters
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.generative.columns import Column
 from sfumato.learning.generative.synthesis import Origin
@@ -131,7 +131,7 @@ class DecodeResult:
             dimensions=[DimensionBody(name=each.name, unit=each.unit) for each in plan.axes],
             search_box={name: list(bounds) for name, bounds in search_box.items()},
             centroids=centroids.tolist(),
-            words=describe_clusters(centroids, solution.weights, names),
+            words=name_clusters(centroids, solution.weights, names),
             mixture=solution.mixture and make_body(MixtureBody, solution.mixture),
             choice=solution.choice and make_body(ChoiceBody, solution.choice),
             residual=float(solution.residual),
@@ -424,7 +424,11 @@ class DecodeResult:
             (i, min(i + 1, len(self.names) - 1)) for i in range(0, min(6, len(self.names)), 2)
         ]
         return plot_centroids(
-            self, pairs=chosen, first_number=0, title=title or f"{self.verdict}: {self.reason}"
+            self,
+            pairs=chosen,
+            first_number=0,
+            title=title or f"{self.verdict}: {self.reason}",
+            readings=self.body.words,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.learning.answers.words import describe_clusters
+from sfumato.learning.answers.words import name_clusters
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility
@@ -115,7 +115,7 @@ def describe_common(
 def list_clusters(plan: SketchPlan, model: StudyModel) -> list[ClusterBody]:
     """Return the clusters of a fit, in data units."""
     centres, spreads = describe_widths(plan, model.fit.means, np.sqrt(model.fit.variances))
-    words = describe_clusters(centres, model.fit.weights, [axis.name for axis in plan.axes])
+    words = name_clusters(centres, model.fit.weights, [axis.name for axis in plan.axes])
     return [
         ClusterBody(
             words=words[i],

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.learning.answers.clusters import WORDS, describe_measurement
-from sfumato.learning.answers.words import describe_clusters
+from sfumato.learning.answers.words import name_clusters
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.looks.measurement import Measurement
@@ -154,7 +154,7 @@ def take_looks(
         centroids=refined,
         centroid_errors=errors,
         weights=weights.tolist(),
-        words=describe_clusters(np.array(refined), weights, [each.name for each in plan.axes]),
+        words=name_clusters(np.array(refined), weights, [each.name for each in plan.axes]),
         weight_errors=np.sqrt(shares.variances[0]).tolist(),
         bars=bars,
         looks=LooksBody(

@@ -9,14 +9,12 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-BAR = 1.645
-"""Standard errors on either side of a 90 % bar."""
 _APART = 0.7
 """Standard deviations between clusters from which a cluster is called high or low on an axis."""
 _MOST = 2
 
 
-def describe_clusters(centroids: Floats, weights: Floats, names: Sequence[str]) -> list[str]:
+def name_clusters(centroids: Floats, weights: Floats, names: Sequence[str]) -> list[str]:
     """Name for each cluster the axes on which it differs most from the mean of all records.
 
     Parameters

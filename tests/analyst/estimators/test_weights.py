@@ -10,6 +10,7 @@ from sklearn.cluster import KMeans
 
 from sfumato.analyst.estimators import CompressiveKMeans, CompressiveMixture
 from sfumato.analyst.estimators.weights import sum_weighted
+from sfumato.learning.answers.words import name_clusters
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import PrivacyError
 from tests.analyst.estimators.kinds import K, make, make_records
@@ -31,6 +32,12 @@ def test_a_weighted_fit_is_that_of_k_means_with_the_same_weights() -> None:
     shares = np.bincount(known.labels_, weights=WEIGHTS) / WEIGHTS.sum()
     assert sorted(found.weights_) == pytest.approx(sorted(shares), rel=1e-6)
     assert found.n_records_seen_ == round(WEIGHTS.sum() ** 2 / np.sum(WEIGHTS**2))
+
+
+def test_clusters_are_named_after_their_settled_centroids() -> None:
+    found = make_exact().fit(RECORDS, sample_weight=WEIGHTS)
+    named = name_clusters(found.cluster_centers_, found.weights_, found.result_.names)
+    assert found.result_.body.words == named
 
 
 def test_the_sketch_alone_follows_the_weights_too() -> None:
