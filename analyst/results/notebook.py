@@ -52,8 +52,11 @@ def _in(unit: str) -> str:
 
 
 def _write(body: ResultBody) -> list[list[str]]:
-    arrays = body.weights, body.centroids, body.centroid_errors, body.weight_errors
-    return write_centroids(*(each if each is None else np.array(each) for each in arrays))
+    errors, weight_errors = (
+        None if each is None else np.array(each)
+        for each in (body.centroid_errors, body.weight_errors)
+    )
+    return write_centroids(np.array(body.weights), np.array(body.centroids), errors, weight_errors)
 
 
 def write_centroids(

@@ -26,7 +26,8 @@ from sfumato.learning.decoding.mixture.gaussians import (
 )
 from sfumato.learning.decoding.mixture.levenberg import (
     RIDGE,
-    Step,
+    Bounds,
+    DenseStep,
     descend,
     form_products,
     freeze_held,
@@ -226,15 +227,13 @@ def project(target: Target, fitted: Shaped, *, kind: Kind) -> Projection:
     return Projection(jacobian=exact, factor=factor)
 
 
-def _prepare(target: Target, fitted: Shaped, *, full: bool) -> Step:
+def _prepare(target: Target, fitted: Shaped, *, full: bool) -> DenseStep:
     """Form the normal equations, and freeze the parameters that a bound holds."""
     atoms = fitted.atoms
     jacobian = _compute_jacobian(target, atoms, fitted.rows, full=full)
     gradient, hessian = form_products(jacobian, fitted.residual)
     _add_priors(target, atoms, gradient, hessian)
-    lower, upper, limits = _bounds(target, atoms, full=full)
-    x = _pack(atoms, full=full)
-    return freeze_held(jacobian, gradient, hessian, x=x, lower=lower, upper=upper, limits=limits)
+    return freeze_held(_bound(target, atoms, full=full), jacobian, gradient, hessian)
 
 
 def _compute_jacobian(target: Target, atoms: Ellipsoids, rows: Single, *, full: bool) -> Single:
@@ -339,8 +338,8 @@ def _unpack(atoms: Ellipsoids, x: Vector, *, full: bool) -> Ellipsoids:
     )
 
 
-def _bounds(target: Target, atoms: Ellipsoids, *, full: bool) -> tuple[Vector, Vector, Vector]:
-    """Return the bounds of the parameters, and the largest change of each in one step."""
+def _bound(target: Target, atoms: Ellipsoids, *, full: bool) -> Bounds:
+    """Return the parameters in their box."""
     n_atoms, d = atoms.centres.shape
     n_slants = n_atoms * d * (d - 1) // 2 if full else 0
     least, largest = (bound / 2.0 for bound in target.log_variance_bounds)
@@ -368,4 +367,4 @@ def _bounds(target: Target, atoms: Ellipsoids, *, full: bool) -> tuple[Vector, V
             np.full(n_atoms, np.inf),
         ]
     )
-    return lower, upper, limits
+    return Bounds(x=_pack(atoms, full=full), lower=lower, upper=upper, limits=limits)

@@ -110,11 +110,13 @@ def _fit_once(
         thorough=thorough,
     )
     n_parts = _N_PARTS if may_stop else 1
+    is_explained = False
     for i in range(n_parts):
         if may_stop:
             fitted = evaluate(target, fitted.atoms)
             fitted = refine(target, fitted, n_iterations=5, tolerance=1e-3, monitor=monitor)
-            if leaves_only_noise(target, fitted, rng):
+            is_explained = leaves_only_noise(target, fitted, rng)
+            if is_explained:
                 break
         part = monitor.part(0.3 + 0.6 * i / n_parts, 0.3 + 0.6 * (i + 1) / n_parts)
         # Find the missing atoms on the same equations, and on all of them after a failure.
@@ -128,4 +130,5 @@ def _fit_once(
     fitted = refine(
         target, fitted, n_iterations=_N_LAST_STEPS, tolerance=tolerance, monitor=monitor
     )
-    return fitted, may_stop and leaves_only_noise(target, fitted, rng)
+    # Descent leaves no more than before.
+    return fitted, is_explained or (may_stop and leaves_only_noise(target, fitted, rng))

@@ -21,7 +21,7 @@ from sfumato.learning.decoding.mixture.gaussians import Single
 from sfumato.learning.decoding.problem import Vector
 from sfumato.learning.decoding.solver import Monitor
 
-__all__ = ["RIDGE", "Step", "descend", "form_products", "freeze_held"]
+__all__ = ["RIDGE", "Bounds", "DenseStep", "Step", "descend", "form_products", "freeze_held"]
 
 RIDGE: Final = 1e-6
 """Keeps the matrix regular for a parameter without any influence."""
@@ -43,13 +43,49 @@ F = TypeVar("F", bound=Fit)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Step:
-    """The quadratic model at a fit, with the parameters frozen that a bound holds.
+class Bounds:
+    """The box around a fit's parameters.
 
     Parameters
     ----------
     x, lower, upper, limits : float64 (p,)
         Parameters, their bounds, and the largest change of each in one step.
+    """
+
+    x: Vector
+    lower: Vector
+    upper: Vector
+    limits: Vector
+
+    def hold(self, gradient: Vector) -> NDArray[np.bool_]:
+        """Tell which parameters a bound holds against their gradient: bool (p,)."""
+        return ((self.x <= self.lower) & (gradient > 0.0)) | (
+            (self.x >= self.upper) & (gradient < 0.0)
+        )
+
+    def move(self, step: Vector) -> Vector:
+        """Return the point that a step leads to in the box."""
+        step = np.clip(step, -self.limits, self.limits)
+        point: Vector = np.clip(self.x + step, self.lower, self.upper)
+        return point
+
+
+class Step(Protocol):
+    """The quadratic model at a fit."""
+
+    def solve(self, damping: float) -> Vector | None:
+        """Return the damped Newton point in the box, or None if there is none."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DenseStep:
+    """The quadratic model at a fit, with the parameters frozen that a bound holds.
+
+    Parameters
+    ----------
+    bounds : Bounds
+        The box.
     jacobian : float32 (p, 2m)
         J, with the rows of frozen parameters.
     gradient, hessian : float64 (p,) and (p, p)
@@ -58,10 +94,7 @@ class Step:
         Frozen parameters.
     """
 
-    x: Vector
-    lower: Vector
-    upper: Vector
-    limits: Vector
+    bounds: Bounds
     jacobian: Single
     gradient: Vector
     hessian: Vector
@@ -78,9 +111,7 @@ class Step:
         _, step, failure = lapack.dposv(damped, -self.gradient, overwrite_a=True)
         if failure != 0 or not np.all(np.isfinite(step)):
             return None
-        np.clip(step, -self.limits, self.limits, out=step)
-        point: Vector = np.clip(self.x + step, self.lower, self.upper)
-        return point
+        return self.bounds.move(step)
 
 
 def form_products(jacobian: Single, residual: Single) -> tuple[Vector, Vector]:
@@ -90,31 +121,15 @@ def form_products(jacobian: Single, residual: Single) -> tuple[Vector, Vector]:
     return -(jacobian @ residual).astype(np.float64), hessian
 
 
-def freeze_held(
-    jacobian: Single,
-    gradient: Vector,
-    hessian: Vector,
-    *,
-    x: Vector,
-    lower: Vector,
-    upper: Vector,
-    limits: Vector,
-) -> Step:
+def freeze_held(bounds: Bounds, jacobian: Single, gradient: Vector, hessian: Vector) -> DenseStep:
     """Freeze the parameters that a bound holds, in place, and return the step."""
-    held = ((x <= lower) & (gradient > 0.0)) | ((x >= upper) & (gradient < 0.0))
+    held = bounds.hold(gradient)
     hessian[held] = 0.0
     hessian[:, held] = 0.0
     hessian[held, held] = 1.0
     gradient[held] = 0.0
-    return Step(
-        x=x,
-        lower=lower,
-        upper=upper,
-        limits=limits,
-        jacobian=jacobian,
-        gradient=gradient,
-        hessian=hessian,
-        held=held,
+    return DenseStep(
+        bounds=bounds, jacobian=jacobian, gradient=gradient, hessian=hessian, held=held
     )
 
 

@@ -31,7 +31,14 @@ from sfumato.learning.decoding.mixture.gaussians import (
     measure_in_wavelengths,
     prepare_target,
 )
-from sfumato.learning.decoding.mixture.levenberg import Step, descend, form_products, freeze_held
+from sfumato.learning.decoding.mixture.levenberg import (
+    Bounds,
+    Step,
+    descend,
+    form_products,
+    freeze_held,
+)
+from sfumato.learning.decoding.mixture.matrix_free import MatrixFreeStep, Products
 from sfumato.learning.decoding.problem import DecodingProblem, Vector
 from sfumato.learning.decoding.solver import Monitor
 
@@ -41,6 +48,8 @@ __all__ = ["Fitted", "descend_from", "descend_round", "evaluate", "refine"]
 _TAU_LOG_VARIANCE: Final = 0.2
 _TAU_WEIGHT: Final = 1.0
 _LARGEST_LOG_STEP: Final = 1.5
+# Beyond this many parameters, products with the normal matrix are faster than the matrix.
+_MANY_PARAMETERS: Final = 300
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,13 +134,21 @@ def refine(
 
 
 def _prepare(target: Target, fitted: Fitted, chosen: NDArray[np.intp]) -> Step:
-    """Form the normal equations, and freeze the parameters that a bound holds."""
-    jacobian = compute_jacobian(target, fitted.atoms, fitted.rows, chosen)
+    """Set up the normal equations of the free parameters."""
+    atoms = fitted.atoms
+    bounds = _bound(target, atoms, chosen)
+    if len(bounds.x) > _MANY_PARAMETERS:
+        on_logs, on_weights = (0.0, 0.0) if target.has_weak_noise else _prior_strengths(target)
+        products = Products(target, atoms, fitted.rows, chosen)
+        gradient = -products.apply_transposed(fitted.residual)
+        _add_to_gradient(target, atoms, chosen, gradient)
+        priors = (on_logs, on_weights * len(atoms) ** 2)
+        return MatrixFreeStep.at(bounds, gradient, products, priors)
+    jacobian = compute_jacobian(target, atoms, fitted.rows, chosen)
     gradient, hessian = form_products(jacobian, fitted.residual)
-    _add_priors(target, fitted.atoms, chosen, gradient, hessian)
-    lower, upper, limits = _bounds(target, len(chosen), len(fitted.atoms))
-    x = _pack(fitted.atoms, chosen)
-    return freeze_held(jacobian, gradient, hessian, x=x, lower=lower, upper=upper, limits=limits)
+    _add_to_gradient(target, atoms, chosen, gradient)
+    _add_to_hessian(target, atoms, chosen, hessian)
+    return freeze_held(bounds, jacobian, gradient, hessian)
 
 
 def _prior_strengths(target: Target) -> tuple[float, float]:
@@ -152,23 +169,31 @@ def _compute_penalty(target: Target, atoms: Atoms) -> float:
     return float(on_logs * logs @ logs + on_weights * weights @ weights)
 
 
-def _add_priors(
-    target: Target,
-    atoms: Atoms,
-    chosen: NDArray[np.intp],
-    gradient: Vector,
-    hessian: Vector,
+def _add_to_gradient(
+    target: Target, atoms: Atoms, chosen: NDArray[np.intp], gradient: Vector
 ) -> None:
-    """Add the priors' half-gradient and half-Hessian in place."""
+    """Add the priors' half-gradient in place."""
+    if target.has_weak_noise:
+        return
+    on_logs, on_weights = _prior_strengths(target)
+    n_atoms, q = len(atoms), len(chosen)
+    first = q * target.n_dimensions
+    deviations = atoms.log_variances - np.mean(atoms.log_variances)
+    gradient[first : first + q] += on_logs * deviations[chosen]
+    gradient[first + q :] += on_weights * n_atoms * (n_atoms * atoms.weights - 1.0)
+
+
+def _add_to_hessian(
+    target: Target, atoms: Atoms, chosen: NDArray[np.intp], hessian: Vector
+) -> None:
+    """Add the priors' half-Hessian in place."""
     if target.has_weak_noise:
         return
     on_logs, on_weights = _prior_strengths(target)
     n_atoms, q = len(atoms), len(chosen)
     first = q * target.n_dimensions
     logs, weights = slice(first, first + q), slice(first + q, None)
-    gradient[logs] += on_logs * (atoms.log_variances - np.mean(atoms.log_variances))[chosen]
     hessian[logs, logs] += on_logs * (np.eye(q) - 1.0 / n_atoms)
-    gradient[weights] += on_weights * n_atoms * (n_atoms * atoms.weights - 1.0)
     hessian[weights, weights] += on_weights * n_atoms**2 * np.eye(n_atoms)
 
 
@@ -188,8 +213,9 @@ def _unpack(atoms: Atoms, chosen: NDArray[np.intp], x: Vector) -> Atoms:
     return Atoms(centres=centres, log_variances=logs, weights=x[q * (d + 1) :])
 
 
-def _bounds(target: Target, q: int, n_atoms: int) -> tuple[Vector, Vector, Vector]:
-    """Return the bounds of the free parameters, and the largest change of each in one step."""
+def _bound(target: Target, atoms: Atoms, chosen: NDArray[np.intp]) -> Bounds:
+    """Return the free parameters in their box."""
+    q, n_atoms = len(chosen), len(atoms)
     least, largest = target.log_variance_bounds
     lower = np.concatenate([np.tile(target.lower, q), np.full(q, least), np.zeros(n_atoms)])
     upper = np.concatenate(
@@ -198,7 +224,7 @@ def _bounds(target: Target, q: int, n_atoms: int) -> tuple[Vector, Vector, Vecto
     limits = np.full(len(lower), np.inf)
     first = q * target.n_dimensions
     limits[first : first + q] = _LARGEST_LOG_STEP
-    return lower, upper, limits
+    return Bounds(x=_pack(atoms, chosen), lower=lower, upper=upper, limits=limits)
 
 
 _N_ITERATIONS = 30
