@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from deploy.demo.baseline import Baseline, compute_baseline, read_records
-from deploy.demo.tables import tabulate_weather
+from deploy.demo.tables import tabulate_facts, tabulate_weather
 from deploy.demo.weather_words import read_weather
 from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.simulator.fleet import run_fleet
@@ -156,8 +155,7 @@ def report(console: Console, outcome: PhoneOutcome, picture: Path) -> None:
     found, result = outcome.reports, outcome.reports.result
     console.print(tabulate_weather(result, "Typical weather, from one hour of each phone"))
     figures = outcome.to_json()
-    facts = Table(show_header=False, box=None, padding=(0, 1))
-    for name, words in (
+    facts = (
         ("verdict", f"{result.verdict}: {result.reason}"),
         ("phones", f"{found.tally.n_devices:,} simulated ones with a record each; "
          f"{outcome.n_unusable} records lack a value, and their phones report a phase that says "
@@ -171,9 +169,8 @@ def report(console: Console, outcome: PhoneOutcome, picture: Path) -> None:
         ("guarantee", result.privacy),
         ("time", f"{outcome.seconds:.1f} s"),
         ("picture", str(picture)),
-    ):  # fmt: skip
-        facts.add_row(f"[bold]{name}[/bold]", words)
-    console.print(facts)
+    )  # fmt: skip
+    console.print(tabulate_facts(facts))
     for warning in result.warnings:
         console.print(f"[yellow]note:[/yellow] {warning}")
     console.print(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import signal
 import sys
@@ -18,13 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from deploy.demo import phones, secure_sum
 from deploy.demo.baseline import Baseline, compute_baseline
@@ -36,7 +36,7 @@ from deploy.demo.cluster import (
     start_agent,
 )
 from deploy.demo.synthetic import N_RECORDS, Comparison, compare
-from deploy.demo.tables import tabulate_weather
+from deploy.demo.tables import tabulate_facts, tabulate_weather
 from deploy.demo.trial import Trial
 from deploy.demo.weather_words import read_weather
 from deploy.demo.year import Year, read_plan, read_spec
@@ -55,6 +55,8 @@ STUDY_NAME = "weather"
 PILOT_NAME = "weather-pilot"
 LOOK_NAME = "weather-look"
 LOOK_EPSILON = Fraction(1, 2)
+_PLAIN: Final[dict[str, Any]] = {"highlight": False}
+_AS_IT_IS: Final[dict[str, Any]] = {"highlight": False, "soft_wrap": True, "sep": "\n"}
 _MOST_PER_RECORD = 4
 """Epsilon that an owner lets a record lose over all studies."""
 
@@ -148,6 +150,8 @@ def main() -> int:
         if options.keep:
             _print_next_steps(console, aggregator, outcome)
             aggregator.process.wait()
+        elif not options.json:
+            _print_next(console)
     except SketchError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -336,12 +340,16 @@ def _look(
 
 
 def _describe_measured(measured: MeasuredClustersBody) -> str:
-    """Describe what the second look measured, beside what was predicted."""
-    shares = ", ".join(
-        f"{each.share.value:.0%} +- {2 * each.share.error:.1%}" for each in measured.clusters
-    )
-    doubts = "".join(f"{doubt}; " for doubt in measured.doubts[:1])
-    return f"{doubts}clusters hold {shares} of the records; {measured.statement}"
+    """Describe what the second look counted, beside the shares of the table."""
+    shares = ", ".join(f"{each.share.value:.0%}" for each in measured.clusters)
+    error = max(each.share.error for each in measured.clusters)
+    words = f"the devices counted {shares} in these clusters, each +-{2 * error:.1%}"
+    if measured.gain:
+        words += (
+            f"; a further step of k-means would gain {measured.gain.value:.1%} "
+            f"+-{2 * measured.gain.error:.1%}"
+        )
+    return words
 
 
 def _enrol(folder: Path, aggregator: Aggregator, client: Client, study_id: str) -> dict[str, Path]:
@@ -381,59 +389,74 @@ def _draw(outcome: Outcome, path: Path) -> None:
 
 def _report(console: Console, outcome: Outcome, picture: Path) -> None:
     result, plan = outcome.result, outcome.plan
-    console.print(tabulate_weather(result, "Typical weather, recovered from sketches alone"))
+    sketches, records = outcome.snapshot.n_sketches, outcome.snapshot.n_records
+    title = f"Typical weather at three airports, from {sketches} private sums"
+    console.print(tabulate_weather(result, title))
     sent, raw = outcome.total("bytes_sent"), outcome.total("raw_bytes_read")
-    unsketchable = outcome.total("unsketchable")
-    facts = Table(show_header=False, box=None, padding=(0, 1))
-    for name, words in (
-        ("verdict", f"{result.verdict}: {result.reason}"),
-        ("records", f"{outcome.snapshot.n_records:,} on three devices; {unsketchable} lacked a "
-         "value, kept their place and added nothing"),
-        ("sent", f"{outcome.snapshot.n_sketches} sketches, {sent:,} bytes; the raw data have "
-         f"{raw:,} bytes, {raw / sent:.0f} times as many, and stayed where they are"),
-        ("signal to noise", f"SNR {result.snr:.0f} with {plan.release.mechanism} noise; "
-         f"{outcome.snr_with_laplace:.0f} with the seed paper's Laplace noise; {result.quality}"),
-        ("privacy spent", f"epsilon {plan.release.epsilon} for each record, "
-         f"{outcome.pilot_epsilon} for a histogram and {LOOK_EPSILON} for a second look; "
-         f"{outcome.epsilon_spent} over a station's four windows"),
-        ("guarantee", result.privacy),
-        ("quality", f"SSE {outcome.relative_sse:.3f} times that of k-means on the pooled raw "
-         "records (in units of the plan's scales; this demo may look at them, an analyst cannot)"),
-        ("synthetic", outcome.synthetic.describe()),
-        ("measured", _describe_measured(outcome.measured)),
-        ("decoder", f"{result.decoder}, version {result.decoder_version}, {result.seconds:.1f} s; "
-         f"everything {outcome.seconds:.1f} s"),
-        ("picture", str(picture)),
-    ):  # fmt: skip
-        facts.add_row(f"[bold]{name}[/bold]", words)
-    console.print(facts)
-    for warning in result.warnings:
-        console.print(f"[yellow]note:[/yellow] {warning}")
+    spent = plan.release.epsilon + outcome.pilot_epsilon + LOOK_EPSILON
+    band = result.body.band
+    expected = f" ({band.low:.2f} to {band.high:.2f} was expected)" if band else ""
+    facts = (
+        ("verdict", f"[bold]{result.verdict}[/bold]: {result.reason}"),
+        ("second look", _describe_measured(outcome.measured)),
+        ("truth", f"{outcome.relative_sse:.3f} times the squared error of k-means on the raw "
+         f"records{expected}, which only a demo may read"),
+        ("sent", f"{sent:,} bytes; the {records:,} records, {raw:,} bytes, never left"),
+        ("privacy", f"epsilon {spent} for a record, {outcome.pilot_epsilon} of it for a histogram "
+         f"and {LOOK_EPSILON} for the look: even odds about its values become "
+         f"{math.exp(spent):.1f} to 1 at most; a person with a record in each quarter of a "
+         f"station loses {outcome.epsilon_spent}"),
+        ("synthetic", f"{N_RECORDS:,} records; shares of ranges are off by "
+         f"{outcome.synthetic.range_error:.1%} on average"),
+        ("picture", f"{picture}, after {outcome.seconds:.0f} seconds"),
+        *(("note", warning) for warning in result.warnings),
+    )  # fmt: skip
+    console.print(tabulate_facts(facts))
+
+
+def _print_next(console: Console) -> None:
+    console.print(
+        "",
+        "Next:",
+        "  make demo ARGS=--keep             pages, timeline, your browser as a device",
+        "  docs/how-to/clustering.md         your own table, in three lines of Python",
+        "  docs/tutorials/first-study.md     your own server, study and device",
+        **_AS_IT_IS,
+    )
 
 
 def _print_next_steps(console: Console, aggregator: Aggregator, outcome: Outcome) -> None:
-    url, study, year = aggregator.url, outcome.study_id, outcome.year
+    url, key, year = aggregator.url, aggregator.key, outcome.year
     assert year is not None
     assert outcome.trial is not None
-    stretches = " and ".join(f"from {first} to {last}" for first, last in year.alarms)
+
+    def show(*lines: str) -> None:
+        # Whoever copies a line needs it whole.
+        console.print(*("", *(f"  {line}" for line in lines), ""), **_AS_IT_IS)
+
+    console.print("\nThe server stays up until Ctrl-C. Its page asks for this key:", **_PLAIN)
+    show(key)
+    stretches = ", ".join(f"{first} to {last}" for first, last in year.alarms)
     console.print(
-        "\nThe same devices also sent a sketch every four weeks, for epsilon 1 more. These "
-        "differ from those since the last change by more than one usually does from the next "
-        f"{stretches or 'never'}. To see what changed, open\n\n  {url}/{year.address}\n\n"
-        f"and paste the key {aggregator.key}. The server stays up until Ctrl-C. Try also:\n\n"
-        f"  export SFUMATO_URL={url} SFUMATO_KEY={aggregator.key}\n"
-        f'  curl -s -H "Authorization: Bearer $SFUMATO_KEY" {url}/v1/studies/{study}\n'
-        f'  curl -s -H "Authorization: Bearer $SFUMATO_KEY" {url}/v1/studies/{study}/sketches\n'
-        f"  curl -s {url}/v1/studies/{study}/privacy\n"
-        f"  .venv/bin/sfumato decode {study} -k 3\n"
-        "  .venv/bin/sfumato synthesise weather -k 5 --histogram weather-pilot --out weather.csv\n"
-        f"  .venv/bin/sfumato timeline {year.study_id} -k 5\n"
-        f"  a browser at {url}/docs\n\n"
-        "To be a device yourself, and see what leaves it and what comes back, open\n\n"
-        f"  {outcome.trial.address}\n",
-        soft_wrap=True,
-        highlight=False,
+        "See the year as a timeline. The same devices also sent a sum every four weeks, for "
+        f"epsilon 1 more. Alarms, because much has changed: {stretches or 'none'}.",
+        **_PLAIN,
     )
+    show(f"{url}/{year.address}")
+    console.print("Be a device, in your browser: see what leaves it, what comes back.", **_PLAIN)
+    show(outcome.trial.address)
+    console.print("Ask from another terminal:", **_PLAIN)
+    show(
+        ". .venv/bin/activate",
+        f"export SFUMATO_URL={url} SFUMATO_KEY={key}",
+        f"sfumato decode {STUDY_NAME} -k 3",
+        f"sfumato groups {STUDY_NAME} airport -k 3",
+        f"sfumato timeline {year.study_id[:12]} -k 5",
+        f"sfumato synthesise {STUDY_NAME} -k 5 --histogram {PILOT_NAME} --out weather.csv",
+        f"curl {url}/v1/studies/{outcome.study_id}/privacy",
+        f'curl -H "Authorization: Bearer $SFUMATO_KEY" {url}/v1/studies',
+    )
+    console.print(f"All calls are described at {url}/docs.", **_PLAIN)
 
 
 if __name__ == "__main__":

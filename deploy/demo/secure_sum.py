@@ -27,7 +27,7 @@ from rich.table import Table
 from deploy.demo.baseline import Baseline, cluster_records, read_records
 from deploy.demo.cluster import BIN, Aggregator, DemoError, run_command
 from deploy.demo.fleet import Fleet, FleetReport, run_fleet_process
-from deploy.demo.tables import tabulate_weather
+from deploy.demo.tables import tabulate_facts, tabulate_weather
 from sfumato.analyst import Client, DecodeResult
 from sfumato.shared.errors import SketchError
 from sfumato.shared.plan import SketchPlan, plan_from_json, plan_from_spec, plan_to_json
@@ -325,8 +325,7 @@ def report(console: Console, outcome: SecureOutcome) -> None:
             figures[f"{prefix}verdict"],
         )
     console.print(table)
-    facts = Table(show_header=False, box=None, padding=(0, 1))
-    for name, words in (
+    facts = (
         ("devices", f"{figures['devices']:,}, each with one hour of weather, a key of its own, an "
          "enrolment and one signed upload over HTTP"),
         ("servers", f"leader and helper ({HELPER_NAME}), two processes with two databases; the "
@@ -338,9 +337,8 @@ def report(console: Console, outcome: SecureOutcome) -> None:
         ("guarantee", result.privacy),
         ("time", f"{outcome.seconds:.1f} s; {figures['uploads_per_second']:,.0f} devices a second "
          "enrolled and sent"),
-    ):  # fmt: skip
-        facts.add_row(f"[bold]{name}[/bold]", words)
-    console.print(facts)
+    )  # fmt: skip
+    console.print(tabulate_facts(facts))
     for warning in result.warnings:
         console.print(f"[yellow]note:[/yellow] {warning}")
     console.print(

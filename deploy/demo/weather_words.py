@@ -11,8 +11,8 @@ def read_weather(centroid: Sequence[float]) -> str:
     warmth = _grade(temperature, (25, "freezing"), (42, "cold"), (58, "cool"), (72, "mild"), "warm")
     spread = temperature - dew_point
     moisture = _grade(spread, (6, "damp"), (14, ""), (22, "dry"), "very dry")
-    air = _grade(wind, (7, "calm"), (13, "light wind"), (18, "windy"), "very windy")
-    sight = _grade(visibility, (3, "fog or heavy rain"), (7, "haze or rain"), "")
+    air = _grade(wind, (7, "calm"), (13, ""), (18, "windy"), "very windy")
+    sight = _grade(visibility, (3, "fog or rain"), (7, "haze or rain"), "")
     return ", ".join(part for part in (warmth, moisture, air, sight) if part)
 
 
