@@ -6,8 +6,10 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
+from statistics import median
 from typing import Final
 
 from benchmarks.choosing import measure_regret, read_trials
@@ -256,7 +258,35 @@ def _count_comparisons(rows: Sequence[Row]) -> Iterator[str]:
     yield from list_table(heads, [tuple(map(str, counts))] if found else [])
 
 
+def list_by_epsilon(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield median, least and greatest over sets of the medians that the page shows.
+
+    A set without a figure of some method counts for none, so that all have the same sets.
+    """
+    shown: dict[str, list[dict[str, Decimal]]] = {}
+    for case, own in split_methods(rows).items():
+        medians = {
+            name: Decimal(f"{figures['median_relative_sse'].value:.2f}")
+            for name, figures in own.items()
+            if "median_relative_sse" in figures
+        }
+        shown.setdefault(case.rpartition(" epsilon=")[2], []).append(medians)
+    names = dict.fromkeys(name for sets in shown.values() for own in sets for name in own)
+    listed = []
+    for epsilon, sets in sorted(shown.items(), key=lambda each: Fraction(each[0])):
+        full = [own for own in sets if len(own) == len(names)]
+        if full:
+            columns = {name: [own[name] for own in full] for name in names}
+            cells = {
+                name: f"{median(found):.2f} ({min(found)} to {max(found)})"
+                for name, found in columns.items()
+            }
+            listed.append(((epsilon, str(len(full))), cells))
+    yield from pivot(("epsilon", "sets"), listed, names)
+
+
 _PEERS: Final[Tables] = {
+    "overview": list_by_epsilon,
     "table": pivot_cases(("set", "epsilon"), r"(.*) epsilon=(\S+) (\S+)", show_quality),
     "comparisons": _list_comparisons,
     "counts": _count_comparisons,

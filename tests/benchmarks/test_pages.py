@@ -8,9 +8,11 @@ import pytest
 
 from benchmarks.contenders import CONTENDERS
 from benchmarks.pages.__main__ import PAGES, PICTURES, main, render
+from benchmarks.pages.tables import list_by_epsilon
 from benchmarks.pages.templates import find_template, write_page
 from benchmarks.runner import Row
 
+ROOT = Path(__file__).parents[2]
 QUALITY = ("median_relative_sse", "p90_relative_sse")
 
 
@@ -207,6 +209,7 @@ EXPECTED = {
     ],
     "paper": ["| knorm L=1 m=2kd | 20 | 1.15 | 1.15 |", "| knorm L=1 m=2kd | 2 | 0.00093 |"],
     "peers": [
+        "| 1 | 2 | 1.01 (1.01 to 1.01) | 1.01 (1.01 to 1.01) | 1.01 (1.01 to 1.01) |",
         "| set | epsilon | auto | pe | diffprivlib |",
         "| g2 | 1 | 1.01/1.20 | 1.01/1.20 | 1.01/1.20 |",
         "| g2 | 1 | 1.020 | pe | 1.300 | 0.042 | better |",
@@ -235,6 +238,41 @@ def test_every_table_has_its_rows_and_no_other_table_is_there(name: str) -> None
         assert "\n|" in section
         lines = [line for line in section.split("\n\n")[-1].splitlines() if line.startswith("|")]
         assert len({line.count("|") for line in lines}) <= 1
+
+
+def test_other_libraries_are_compared_over_the_sets_that_all_were_run_on() -> None:
+    figures = {
+        ("a", "1"): {"auto": 1.004, "pe": 1.1},
+        ("b", "1"): {"auto": 1.018, "pe": 3.0},
+        ("c", "1"): {"auto": 1.1},
+        ("a", "1/4"): {"auto": 2.0, "pe": 4.0},
+    }
+    rows = [
+        Row("peers", f"{name} epsilon={epsilon} {method}", "median_relative_sse", sse, "1", 10, "")
+        for (name, epsilon), methods in figures.items()
+        for method, sse in methods.items()
+    ]
+    assert list(list_by_epsilon(rows)) == [
+        "| epsilon | sets | auto | pe |",
+        "|---|---|---|---|",
+        "| 1/4 | 1 | 2.00 (2.00 to 2.00) | 4.00 (4.00 to 4.00) |",
+        "| 1 | 2 | 1.01 (1.00 to 1.02) | 2.05 (1.10 to 3.00) |",
+    ]
+
+
+def read_cells(page: Path, start: str) -> list[str]:
+    """Return the cells of the first line of a table that begins so."""
+    line = next(each for each in page.read_text("utf-8").splitlines() if each.startswith(start))
+    return [cell.strip() for cell in line.strip("| ").split("|")]
+
+
+def test_the_readme_has_the_figures_of_the_page_of_other_libraries() -> None:
+    _, *shown = read_cells(ROOT / "README.md", "| relative SSE")
+    _, n_sets, auto, _, pe, diffprivlib = read_cells(
+        ROOT / "docs" / "benchmarks" / "peers.md", "| 1 | "
+    )
+    assert n_sets == "10"
+    assert [cell for cell in shown if cell != "not run"] == [auto, diffprivlib, pe]
 
 
 def test_the_command_writes_page_and_picture_and_replaces_a_section(tmp_path: Path) -> None:
