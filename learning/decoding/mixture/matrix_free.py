@@ -214,11 +214,13 @@ class MatrixFreeStep:
 
 def _invert(blocks: Vector) -> Vector:
     """Invert the blocks (q, n, n); if one has no inverse, take all for their diagonals."""
+    inverses: Vector
     try:
-        return np.asarray(np.linalg.inv(blocks), dtype=np.float64)
+        inverses = np.linalg.inv(blocks).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:
         diagonals = np.maximum(np.einsum("kii->ki", blocks), np.finfo(np.float64).tiny)
-        return np.eye(blocks.shape[1]) / diagonals[:, None, :]
+        inverses = np.eye(blocks.shape[1]) / diagonals[:, None, :]
+    return inverses
 
 
 def _conjugate(

@@ -18,7 +18,7 @@ def test_products_are_those_of_the_jacobian(seed: int, chosen: list[int]) -> Non
     jacobian = compute_jacobian(target, fitted.atoms, fitted.rows, free)
     products = Products(target, fitted.atoms, fitted.rows, free)
     along = rng.normal(size=len(jacobian))
-    across = rng.standard_normal(size=jacobian.shape[1], dtype=np.float32)
+    across = rng.standard_normal(jacobian.shape[1:], dtype=np.float32)
     size = np.abs(jacobian).max()
     np.testing.assert_allclose(products.apply(along), along @ jacobian, atol=1e-4 * size)
     np.testing.assert_allclose(
