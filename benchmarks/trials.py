@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
 
 from benchmarks.datasets import Dataset, Source
 from benchmarks.designs import choose_design, find_scale, resize
@@ -64,6 +65,8 @@ class Trial:
         that the sketch sets, with a perfect search for a start.
     seconds
         CPU time of the solver alone, all its threads together.
+    k_means_seconds
+        That of one start of scikit-learn's k-means on 100,000 of the records, or all of fewer.
     snr
         SNR of the sketch, as the server estimates it.
     n_frequencies
@@ -75,6 +78,7 @@ class Trial:
     relative_sse: float
     truth_start: float
     seconds: float
+    k_means_seconds: float
     snr: float
     n_frequencies: int
     reference: str
@@ -83,6 +87,7 @@ class Trial:
 Recover = Callable[[DecodingProblem, int], NDArray[np.float64]]
 """From a problem and a seed to centroids of shape ``(k, d)``."""
 TrialCase = Case[Dataset, Trial]
+_TIMED = 100_000
 SKETCHER = Sketcher()
 """Exact sums that the cases of one run share."""
 
@@ -137,10 +142,20 @@ def run_trial(
         relative_sse=compute_sse(dataset.records, centroids) / reference.sse,
         truth_start=compute_sse(dataset.records, ideal) / reference.sse,
         seconds=seconds,
+        k_means_seconds=time_k_means(dataset, seed),
         snr=posed.snr,
         n_frequencies=problem.n_frequencies,
         reference=reference.method,
     )
+
+
+def time_k_means(dataset: Dataset, seed: int) -> float:
+    """Measure the CPU time of one start of scikit-learn's k-means on at most 100,000 records."""
+    k_means = KMeans(dataset.n_clusters, n_init=1, random_state=seed)
+    records = dataset.records[:_TIMED] / find_scale(dataset)
+    start = time.process_time()
+    k_means.fit(records)
+    return time.process_time() - start
 
 
 def make_case(name: str, setting: Setting, *, runs: int = 20, quick_runs: int = 0) -> TrialCase:
@@ -165,4 +180,6 @@ def summarise(trials: Sequence[Trial]) -> Iterator[Figure]:
         yield prefix.format("median"), np.median(found), "1", reference
         yield prefix.format("p90"), np.quantile(found, 0.9), "1", reference
     yield "median_seconds", np.median([trial.seconds for trial in trials]), "s"
+    ratios = [trial.seconds / trial.k_means_seconds for trial in trials]
+    yield "median_seconds_over_k_means", np.median(ratios), "1", "KMeans(n_init=1), 1e5 records"
     yield "n_frequencies", trials[0].n_frequencies
