@@ -56,7 +56,6 @@ def gather_evidence(
     *,
     agreement: float,
     plan_unit: Vector,
-    rng: np.random.Generator,
 ) -> Evidence:
     """Gather the evidence for an answer.
 
@@ -72,8 +71,6 @@ def gather_evidence(
         Agreement of the round fits.
     plan_unit : float64 (d,)
         The plan's scale, data units.
-    rng
-        Source of simulated noise.
     """
     best = candidates[0]
     m = target.n_frequencies
@@ -95,7 +92,7 @@ def gather_evidence(
         snr_per_parameter=snr * (m / n_centroid_parameters),
         features_per_parameter=target.n_informative / n_centroid_parameters,
         spread_over_scale=float(np.median(lengths[full])) if np.any(full) else 0.0,
-        **vars(measure_unseen(target, best, clusters, rng)),
+        **vars(measure_unseen(target, best, clusters)),
         edge_share=clusters.edge_share,
         kurtosis=kurtosis,
         tail_axis=tail_axis,
@@ -182,7 +179,6 @@ def assemble_pooled_solution(
     responses: Responses,
     plan_unit: Vector,
     solver: str,
-    rng: np.random.Generator,
 ) -> Solution:
     """Convert centroids, shares, spreads and a density to data units, and judge the answer.
 
@@ -206,8 +202,6 @@ def assemble_pooled_solution(
         The plan's scale, data units.
     solver : str
         Name and version.
-    rng : numpy.random.Generator
-        Source of simulated noise.
     """
     best, m = candidates[0], problem.n_frequencies
     fitted = best.fitted.atoms
@@ -234,7 +228,6 @@ def assemble_pooled_solution(
         clusters,
         agreement=agreement,
         plan_unit=plan_unit,
-        rng=rng,
     )
     verdict = judge(problem, evidence)
     moves, changes = measure_spreads(clusters, responses)

@@ -108,7 +108,7 @@ class MixtureDecoder:
         with use_one_thread(), np.errstate(all="ignore"):
             standard = measure_in_wavelengths(problem)
             fits = [descend_round(standard, start, monitor)]
-            return self._finish(problem, standard, fits, rng.spawn(5), monitor)
+            return self._finish(problem, standard, fits, rng.spawn(4), monitor)
 
     def _solve_choice(
         self,
@@ -159,7 +159,7 @@ class MixtureDecoder:
         rng: np.random.Generator,
         monitor: Monitor,
     ) -> Solution:
-        for_fits, *others = rng.spawn(6)
+        for_fits, *others = rng.spawn(5)
         fits = fit_clusters(
             prepare_target(problem),
             int(problem.n_clusters),
@@ -178,7 +178,7 @@ class MixtureDecoder:
         monitor: Monitor,
     ) -> Solution:
         """Climb from round fits, pool what explains the sketch, cluster it and judge the answer."""
-        for_ladder, for_members, for_pool, for_bars, for_doubts = rngs
+        for_ladder, for_members, for_pool, for_bars = rngs
         target = prepare_target(problem)
         candidates = climb(target, fits, rng=for_ladder, monitor=monitor.part(0.5, 0.9))
         members = choose_members(target, candidates, for_members)
@@ -204,7 +204,6 @@ class MixtureDecoder:
             responses=responses,
             plan_unit=stated.unit,
             solver=self.name,
-            rng=for_doubts,
         )
         monitor.reach(1.0)
         return solution

@@ -11,7 +11,7 @@ similar spreads (less strong here) and similar weights.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,13 +197,15 @@ class Projection:
         n_equations = self.jacobian.shape[1]
         if self.factor is None:
             return np.full(n_equations, _LARGEST_LEVERAGE)
-        from scipy.linalg import solve_triangular  # noqa: PLC0415 - a server never needs it
+        from scipy.linalg import lapack  # noqa: PLC0415 - a server never needs it
 
-        factor: Any = self.factor.astype(self.jacobian.dtype, copy=False)
+        # A product with the inverse is several times as fast as a solution for each equation.
+        inverse, _ = lapack.dtrtri(self.factor, lower=True)
+        inverse = inverse.astype(self.jacobian.dtype, copy=False)
         found = np.empty(n_equations)
         for first in range(0, n_equations, _CHUNK):
             part = slice(first, first + _CHUNK)
-            half = solve_triangular(factor, self.jacobian[:, part], lower=True, check_finite=False)
+            half = inverse @ self.jacobian[:, part]
             found[part] = np.einsum("pm,pm->m", half, half)
         leverages: Vector = np.clip(
             np.nan_to_num(found, nan=_LARGEST_LEVERAGE), 0.0, _LARGEST_LEVERAGE

@@ -95,6 +95,10 @@ class Candidate:
         Mean and standard deviation of |r|^2 where the model is true and noise alone is left.
     expected_press : float
         The mean of PRESS in that case.
+    left : float (2m, n)
+        Residuals of n simulated errors in that case.
+    leverages : float64 (2m,)
+        Of the equations.
     """
 
     fitted: Shaped
@@ -103,6 +107,8 @@ class Candidate:
     floor: float
     deviation: float
     expected_press: float
+    left: Vector | Single
+    leverages: Vector
 
     @property
     def is_at_floor(self) -> bool:
@@ -347,6 +353,8 @@ def _judge(target: Target, fitted: Shaped, *, kind: Kind, rng: np.random.Generat
         floor=floor,
         deviation=deviation,
         expected_press=float(np.mean(np.sum((left * held_out[:, None]) ** 2, axis=0))),
+        left=left.astype(np.float32),
+        leverages=projection.leverages,
     )
 
 

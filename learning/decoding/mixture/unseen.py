@@ -18,11 +18,10 @@ from typing import Final
 import numpy as np
 
 from sfumato.learning.decoding.equations import compute_quantile
-from sfumato.learning.decoding.mixture.ellipsoid_descent import project
 from sfumato.learning.decoding.mixture.ellipsoids import compute_rows
 from sfumato.learning.decoding.mixture.far_search import find_far_place, make_usual_atom
 from sfumato.learning.decoding.mixture.gaussians import Target
-from sfumato.learning.decoding.mixture.ladder import Candidate, compute_chance_cost, draw_errors
+from sfumato.learning.decoding.mixture.ladder import Candidate, compute_chance_cost
 from sfumato.learning.decoding.mixture.pool import Clusters
 from sfumato.learning.decoding.problem import Vector
 
@@ -58,9 +57,7 @@ class Unseen:
     reach: float
 
 
-def measure_unseen(
-    target: Target, best: Candidate, clusters: Clusters, rng: np.random.Generator
-) -> Unseen:
+def measure_unseen(target: Target, best: Candidate, clusters: Clusters) -> Unseen:
     """Measure what may lie far from all clusters, over the whole box of the plan.
 
     Parameters
@@ -71,15 +68,11 @@ def measure_unseen(
         The model that explains it best.
     clusters
         The answer, in the units of the fits.
-    rng
-        Source of simulated noise.
     """
     fitted = best.fitted
-    projection = project(target, fitted, kind=best.kind)
     slowest = compute_quantile(np.sqrt(target.squares), _SLOW, target.factors)
     is_slow = np.tile(np.sqrt(target.squares) <= slowest, 2)
-    left = projection.leave(draw_errors(target, fitted, rng))[is_slow]
-    energies = np.sum(left**2, axis=0)
+    energies = np.sum(best.left[is_slow] ** 2, axis=0, dtype=np.float64)
     deviation = max(_HEAVIER * float(np.std(energies)), 1e-300)
     misfit = float(np.sum(np.square(fitted.residual[is_slow], dtype=np.float64)))
     excess = misfit - float(np.mean(energies))
@@ -87,7 +80,7 @@ def measure_unseen(
     chance = compute_chance_cost(target, fitted, n_places=place.n_places)
     m = target.n_frequencies
     envelope = compute_rows(target, make_usual_atom(fitted.atoms))[0, :m].astype(np.float64)
-    kept = 1.0 - 0.5 * (projection.leverages[:m] + projection.leverages[m:])
+    kept = 1.0 - 0.5 * (best.leverages[:m] + best.leverages[m:])
     energy = float(np.sum((kept * envelope**2)[is_slow[:m]]))
     room = max(0.0, excess + _CHANCE * deviation) / max(energy, 1e-30)
     hidden = min(1.0, math.sqrt(room))

@@ -29,6 +29,8 @@ def candidate_of(target: Target, atoms: Atoms, press: float = 1.0) -> Candidate:
         floor=1.0,
         deviation=0.1,
         expected_press=1.0,
+        left=np.zeros((2 * target.n_frequencies, 1)),
+        leverages=np.zeros(2 * target.n_frequencies),
     )
 
 
