@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sfumato.learning.calibration.columns import Column, calibrate_column
 from sfumato.learning.calibration.reported import calibrate_reported
 from sfumato.learning.calibration.strength import Refusal, judge_pilot
+from sfumato.learning.decoding.solver import use_one_thread
 from sfumato.learning.estimate.histogram import Marginal
 from sfumato.learning.estimate.reports import ReportedMarginal
 from sfumato.shared.errors import DecodingError
@@ -108,12 +109,13 @@ def calibrate(
         raise DecodingError(
             "must be at least 1, and ascend", field="n_clusters", fix="give the least one first"
         )
-    columns = tuple(
-        calibrate_column(marginal)
-        if isinstance(marginal, Marginal)
-        else calibrate_reported(marginal)
-        for marginal in marginals
-    )
+    with use_one_thread():
+        columns = tuple(
+            calibrate_column(marginal)
+            if isinstance(marginal, Marginal)
+            else calibrate_reported(marginal)
+            for marginal in marginals
+        )
     n_kept = max(1, sum(column.is_kept for column in columns))
     return Calibration(
         columns=columns,

@@ -22,6 +22,7 @@ Observe = Callable[[Floats, Floats], Floats]
 _MOST_HUMPS = 6
 _WIDENING = 1.6
 _STEPS = 30
+_DIFFERENCE = 1.5e-8
 # Bounds of the parameters of a fit: logits of weights, and shifts in starting deviations.
 _LARGEST_LOGIT, _LARGEST_SHIFT = 12.0, 4.0
 _NEGLIGIBLE = 1e-5
@@ -103,9 +104,9 @@ def fit_humps(
     found = fit.refine(np.ones(1), means[[j]], deviations[[j]], _LEAST_REST)
     while found.weights.size < _MOST_HUMPS:
         model = fit.predict(found)
-        moves = templates - model
-        slopes = moves @ (shares - model)
-        norms = np.einsum("ij,ij->i", moves, moves)
+        left = shares - model
+        slopes = templates @ left - model @ left
+        norms = energies - 2.0 * templates @ model + model @ model
         steps = np.clip(slopes / np.maximum(norms, np.finfo(float).tiny), 0.0, 1.0)
         j = int(np.argmax(steps * (2.0 * slopes - steps * norms)))
         if steps[j] <= 0.0:
@@ -175,40 +176,71 @@ class _Fit:
         return seen if self.rest is None else (1.0 - humps.rest) * seen + humps.rest * self.rest
 
     def refine(self, weights: Floats, means: Floats, deviations: Floats, rest: float) -> Humps:
+        """Descend from a mixture and a rest, in a box around them."""
         from scipy.optimize import least_squares  # noqa: PLC0415 - a server seldom needs it
 
         k = weights.size
         centres, widths = (self.edges[1:] + self.edges[:-1]) / 2.0, np.diff(self.edges)
         width = np.interp(means, centres, widths)
         length = np.maximum(deviations, width / 2.0)
-
-        def unpack(values: Floats) -> Humps:
-            logits = np.concatenate([[0.0], values[: k - 1]])
-            powers = np.exp(logits - logits.max())
-            shifted = means + length * values[k - 1 : 2 * k - 1]
-            return Humps(
-                weights=powers / powers.sum(),
-                means=shifted,
-                deviations=np.exp(values[2 * k - 1 : 3 * k - 1]),
-                misfit=0.0,
-                rest=float(values[-1]) if self.rest is not None else 0.0,
-            )
-
-        def measure(values: Floats) -> Floats:
-            residuals: Floats = (self.predict(unpack(values)) - self.shares) / self.deviation
-            return residuals
-
         logs = np.log(deviations)
         narrowest = np.minimum(np.log(width / 8.0), logs) - 0.01
         widest = np.log(1.5 * (self.edges[-1] - self.edges[0]))
-        bottom = [np.full(k - 1, -_LARGEST_LOGIT), np.full(k, -_LARGEST_SHIFT), narrowest]
-        top = [np.full(k - 1, _LARGEST_LOGIT), np.full(k, _LARGEST_SHIFT), np.full(k, widest)]
-        lower, upper = np.concatenate(bottom), np.concatenate(top)
+        bottom = [
+            np.full(k - 1, -_LARGEST_LOGIT),
+            np.full(k, -_LARGEST_SHIFT),
+            narrowest,
+            np.zeros(1),
+        ]
+        top = [
+            np.full(k - 1, _LARGEST_LOGIT),
+            np.full(k, _LARGEST_SHIFT),
+            np.full(k, widest),
+            np.ones(1),
+        ]
         ratios = np.log(np.maximum(weights[1:], 1e-6) / max(float(weights[0]), 1e-6))
-        values = np.concatenate([ratios, np.zeros(k), logs])
+        n_free = 3 * k - (self.rest is None)
+        lower, upper = np.concatenate(bottom)[:n_free], np.concatenate(top)[:n_free]
+        start = np.concatenate([ratios, np.zeros(k), logs, [rest]])[:n_free]
+
+        def read(values: Floats) -> Humps:
+            logits = np.concatenate([[0.0], values[: k - 1]])
+            powers = np.exp(logits - logits.max())
+            return Humps(
+                weights=powers / powers.sum(),
+                means=means + length * values[k - 1 : 2 * k - 1],
+                deviations=np.exp(values[2 * k - 1 : 3 * k - 1]),
+                misfit=0.0,
+                rest=0.0 if self.rest is None else float(values[-1]),
+            )
+
+        def measure(values: Floats) -> Floats:
+            residuals: Floats = (self.predict(read(values)) - self.shares) / self.deviation
+            return residuals
+
+        def differentiate(values: Floats) -> Floats:
+            return self._differentiate(read(values), length)
+
+        start = np.clip(start, lower + 1e-6, upper - 1e-6)
+        result = least_squares(
+            measure, start, differentiate, bounds=(lower, upper), max_nfev=_STEPS
+        )
+        return replace(read(result.x), misfit=2.0 * float(result.cost))
+
+    def _differentiate(self, humps: Humps, length: Floats) -> Floats:
+        """Return the derivatives of the residuals, a parameter a column.
+
+        What is seen of a normal is differentiated by differences, because it may be reports.
+        """
+        means, deviations, step = humps.means, humps.deviations, _DIFFERENCE
+        seen = self.observe(means, deviations)
+        whole = humps.weights @ seen
+        by_mean = (self.observe(means + step * length, deviations) - seen) / step
+        by_log = self.observe(means, deviations * np.exp(step)) - seen
+        parts = [(seen - whole)[1:], by_mean, by_log / step]
+        shares = [humps.weights[1:], humps.weights, humps.weights]
+        rows = np.concatenate(parts) * np.concatenate(shares)[:, None] * (1.0 - humps.rest)
         if self.rest is not None:
-            lower, upper = np.append(lower, 0.0), np.append(upper, 1.0)
-            values = np.append(values, rest)
-        start = np.clip(values, lower + 1e-6, upper - 1e-6)
-        result = least_squares(measure, start, bounds=(lower, upper), max_nfev=_STEPS)
-        return replace(unpack(result.x), misfit=2.0 * float(result.cost))
+            rows = np.concatenate([rows, (self.rest - whole)[None]])
+        jacobian: Floats = rows.T / self.deviation
+        return jacobian

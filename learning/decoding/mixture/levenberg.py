@@ -17,11 +17,12 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.learning.decoding.mixture.gaussians import Single
 from sfumato.learning.decoding.problem import Vector
 from sfumato.learning.decoding.solver import Monitor
 
 __all__ = ["RIDGE", "Bounds", "DenseStep", "Step", "descend", "form_products", "freeze_held"]
+
+Floating = NDArray[np.floating]
 
 RIDGE: Final = 1e-6
 """Keeps the matrix regular for a parameter without any influence."""
@@ -86,7 +87,7 @@ class DenseStep:
     ----------
     bounds : Bounds
         The box.
-    jacobian : float32 (p, 2m)
+    jacobian : float32 or float64 (p, 2m)
         J, with the rows of frozen parameters.
     gradient, hessian : float64 (p,) and (p, p)
         g and H.
@@ -95,7 +96,7 @@ class DenseStep:
     """
 
     bounds: Bounds
-    jacobian: Single
+    jacobian: Floating
     gradient: Vector
     hessian: Vector
     held: NDArray[np.bool_]
@@ -114,14 +115,14 @@ class DenseStep:
         return self.bounds.move(step)
 
 
-def form_products(jacobian: Single, residual: Single) -> tuple[Vector, Vector]:
+def form_products(jacobian: Floating, residual: Floating) -> tuple[Vector, Vector]:
     """Return half-gradient and half-Hessian of ``|r|^2``, for priors to be added to."""
     # NumPy detects that both factors are one array, and computes half the products.
     hessian = (jacobian @ jacobian.T).astype(np.float64)
     return -(jacobian @ residual).astype(np.float64), hessian
 
 
-def freeze_held(bounds: Bounds, jacobian: Single, gradient: Vector, hessian: Vector) -> DenseStep:
+def freeze_held(bounds: Bounds, jacobian: Floating, gradient: Vector, hessian: Vector) -> DenseStep:
     """Freeze the parameters that a bound holds, in place, and return the step."""
     held = bounds.hold(gradient)
     hessian[held] = 0.0
