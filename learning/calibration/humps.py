@@ -186,21 +186,11 @@ class _Fit:
         logs = np.log(deviations)
         narrowest = np.minimum(np.log(width / 8.0), logs) - 0.01
         widest = np.log(1.5 * (self.edges[-1] - self.edges[0]))
-        bottom = [
-            np.full(k - 1, -_LARGEST_LOGIT),
-            np.full(k, -_LARGEST_SHIFT),
-            narrowest,
-            np.zeros(1),
-        ]
-        top = [
-            np.full(k - 1, _LARGEST_LOGIT),
-            np.full(k, _LARGEST_SHIFT),
-            np.full(k, widest),
-            np.ones(1),
-        ]
+        most = np.concatenate([np.full(k - 1, _LARGEST_LOGIT), np.full(k, _LARGEST_SHIFT)])
         ratios = np.log(np.maximum(weights[1:], 1e-6) / max(float(weights[0]), 1e-6))
         n_free = 3 * k - (self.rest is None)
-        lower, upper = np.concatenate(bottom)[:n_free], np.concatenate(top)[:n_free]
+        lower = np.concatenate([-most, narrowest, [0.0]])[:n_free]
+        upper = np.concatenate([most, np.full(k, widest), [1.0]])[:n_free]
         start = np.concatenate([ratios, np.zeros(k), logs, [rest]])[:n_free]
 
         def read(values: Floats) -> Humps:
