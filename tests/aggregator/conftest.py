@@ -6,6 +6,7 @@ import pytest
 import structlog
 
 from sfumato.aggregator.base.store import Store
+from tests.aggregator import scans  # noqa: F401 - watches every statement of SQLite
 from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Desk
 from tests.aggregator.serving import Server, SteppedClock, open_server
