@@ -22,13 +22,15 @@ _ACTIONS = {
     DeviceAction.SUSPEND: "sets the sketch aside and releases nothing more on this stream until "
     "its owner acts",
 }
+_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'"
 _PAGE = """<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><title>{title} - Sfumato</title></head>
-<body>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title} - Sfumato</title><link rel="stylesheet" href="/ui/dashboard.css"></head>
+<body><main class="card">
 <h1>{title}</h1>
 {body}
-</body>
+</main></body>
 </html>
 """
 
@@ -61,4 +63,6 @@ def _describe(problem: ProblemType) -> str:
 
 
 def _page(title: str, body: str) -> HTMLResponse:
-    return HTMLResponse(_PAGE.format(title=escape(title), body=body))
+    return HTMLResponse(
+        _PAGE.format(title=escape(title), body=body), headers={"Content-Security-Policy": _POLICY}
+    )

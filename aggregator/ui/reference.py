@@ -80,13 +80,13 @@ def _render_call(document: Document, method: str, path: str, call: Document) -> 
         _render_parameters(call.get("parameters", [])),
     ]
     if "requestBody" in call:
-        parts += ["<h4>Body</h4>", _render_content(document, call["requestBody"]["content"])]
+        parts += ["<h3>Body</h3>", _render_content(document, call["requestBody"]["content"])]
     seen: dict[str, str] = {}
     for status, response in call["responses"].items():
         if status.startswith(("2", "3")):
             shown = _render_content(document, response.get("content", {}))
             first = seen.setdefault(shown, status)
-            parts.append(f"<h4>Answer {escape(status)}</h4>")
+            parts.append(f"<h3>Answer {escape(status)}</h3>")
             parts.append(shown if first == status else f"<p>as {escape(first)}</p>")
     parts.append(_render_problems(call["responses"]))
     return (
@@ -108,7 +108,7 @@ def _render_parameters(parameters: Iterable[Document]) -> str:
         f"<td>{_render_inline(parameter.get('description', ''))}</td></tr>"
         for parameter in parameters
     )
-    return f"<h4>Parameters</h4><table>{rows}</table>" if rows else ""
+    return f"<h3>Parameters</h3><table>{rows}</table>" if rows else ""
 
 
 def _render_content(document: Document, content: Document) -> str:
@@ -152,7 +152,7 @@ def _render_problems(responses: Document) -> str:
         for content in response.get("content", {}).values()
         for slug in content.get("examples", {})
     ]
-    return f"<h4>Problems</h4><p>{', '.join(links)}</p>" if links else ""
+    return f"<h3>Problems</h3><p>{', '.join(links)}</p>" if links else ""
 
 
 def _render_text(text: str) -> str:

@@ -11,6 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
+from deploy.demo.cluster import Aggregator
 from sfumato.analyst import Client, LogTransform, PlannedDimension
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import Label, plan_to_json
@@ -36,14 +37,17 @@ def draw_window(rng: np.random.Generator, window: int) -> np.ndarray[Any, np.dty
 
 @pytest.fixture(scope="module")
 def changing(scene: Scene) -> str:
+    return publish_changing(scene.aggregator)
+
+
+def publish_changing(aggregator: Aggregator) -> str:
     """Publish a study whose records change in the sixth of eight windows."""
     plan = make_plan(labels=(Label(name="site", values=("north", ARABIC)),))
-    aggregator = scene.aggregator
     with (
         Client(aggregator.url, key=aggregator.key) as client,
         httpx.Client(base_url=aggregator.url) as http,
     ):
-        study = client.create_study(ARABIC, plan).study_id
+        study = client.create_study(ARABIC, plan, allow_same_plan=True).study_id
         identity = bytes.fromhex(study)
         for seed, site in enumerate(("north", ARABIC)):
             device, rng = Device(700 + seed, {"site": site}), np.random.default_rng(seed)
