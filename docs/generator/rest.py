@@ -124,7 +124,7 @@ def _name_callers(call: Document) -> str:
 
 def _render_parameters(parameters: Iterable[Document]) -> str:
     return write_table(
-        ("parameter", "in", "", "meaning"),
+        ("parameter", "in", "presence", "meaning"),
         (
             (
                 f"`{parameter['name']}`",
@@ -210,4 +210,4 @@ def _render_schema(name: str, schema: Document) -> list[str]:
     # The problems have a page of their own, which says more than their list.
     if name == "Problem":
         return [f"### {shown}", text, "See [problem types](problems.md)."]
-    return [f"### {shown}", text, write_table(("field", "type", "", "meaning"), rows)]
+    return [f"### {shown}", text, write_table(("field", "type", "presence", "meaning"), rows)]

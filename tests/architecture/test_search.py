@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.clients.js.node import MISSING, NODE
 
-ROOT = Path(__file__).parents[2]
 SEARCH = Path(__file__).with_name("search.mjs")
 FIRST = {
     "revoke a device": "how-to/operations",
@@ -43,20 +40,6 @@ FIRST = {
 }
 """The page that must come first, by what a reader types."""
 NOT_SEARCHED = ("benchmarks/", "decisions/", "project/changelog", "explanation/proofs")
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it."""
-    pytest.importorskip("mkdocs", reason="mkdocs is not installed; run `make setup`")
-    folder = tmp_path_factory.mktemp("site")
-    subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", folder],
-        cwd=ROOT,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
-        check=True,
-    )
-    return folder
 
 
 def search(site: Path, *queries: str) -> list[list[str]]:
