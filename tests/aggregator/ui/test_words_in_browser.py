@@ -34,6 +34,11 @@ def test_a_change_is_said_in_the_unit_of_its_column_and_names_its_cluster(scene:
             (make_change(0, "wind", 0.5, 0.1), "cluster 1 (high heat): wind +0.10 ± 0.02"),
             (make_change(1, "heat", 0.5, 0.1), "cluster 2: heat +0.50 ± 0.10 sd"),
             (make_change(1, None, 0.1, 0.01), "cluster 2: share +11% ± 1%"),
+            # A variance grows by 49 %, and so the width by 22 %.
+            (
+                make_change(1, None, 0.4, 0.02) | {"quantity": "variance"},
+                "cluster 2: width +22% ± 1%",
+            ),
         ):
             call = f"describeMoves({json.dumps([change])}, {json.dumps(RESULT)})"
             with walk.cell(words):

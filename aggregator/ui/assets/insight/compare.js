@@ -74,7 +74,6 @@ function show(plan) {
       showSides(result, asked, plan),
       h("h3", {}, "Which clusters moved"),
       arrows,
-      h("h3", {}, "Every change"),
       listChanges(result),
       h(
         "details",
