@@ -9,7 +9,7 @@ from sfumato.aggregator.answers.kind import Inputs, Slots, name_selection
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.resources.keys.record import KeyScope
 from sfumato.aggregator.resources.sketches.record import DeviceSums
-from sfumato.learning.answers.comparisons import describe_common
+from sfumato.learning.answers.comparisons import describe_change, describe_common
 from sfumato.learning.insight.devices import DeviceExamination, DeviceReport, examine_devices
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.selection import Selection as Sketches
@@ -154,7 +154,7 @@ def _describe(held: DeviceSums, found: DeviceExamination | None) -> DeviceHealth
     )
     figures = unknown | {"n_records": held.totals.n_records, "share": 0.0, "words": _UNEXAMINED}
     if found is not None:
-        figures = {}
+        figures = {"changes": [describe_change(change) for change in found.changes]}
     return make_body(
         DeviceHealthBody,
         found,

@@ -6,6 +6,7 @@ Changes are from the first selection to the second.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
@@ -34,11 +35,13 @@ __all__ = [
     "Change",
     "Comparison",
     "NullLaw",
+    "choose_named",
     "compare",
     "compare_means",
     "describe_p",
     "draw_null",
     "estimate_p_values",
+    "list_changes",
     "measure_size",
     "require_disjoint",
     "require_filled",
@@ -107,6 +110,12 @@ class Change:
         )
 
 
+def choose_named(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Choose the changes to name, the surest first."""
+    named = (change for change in changes if change.is_named)
+    return tuple(sorted(named, key=lambda each: (each.p, -abs(each.estimate) / each.error)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """The difference of two selections.
@@ -156,12 +165,7 @@ class Comparison:
     @property
     def named(self) -> tuple[Change, ...]:
         """The changes to name, the surest first."""
-        return tuple(
-            sorted(
-                (change for change in self.changes if change.is_named),
-                key=lambda change: (change.p, -abs(change.estimate) / change.error),
-            )
-        )
+        return choose_named(self.changes)
 
     def describe(self) -> tuple[str, ...]:
         """Describe the comparison: size, certainty, words, then the assumptions."""
@@ -355,7 +359,7 @@ def compare_means(
         p_all=p_values[0],
         p_moved=p_values[1],
         p_single=p_values[2],
-        changes=_list_changes(model, law, difference),
+        changes=list_changes(model, law, difference),
         n_draws=law.all.draws.size,
         level=level,
         smallest_shift=smallest_shift,
@@ -390,9 +394,10 @@ def measure_size(
     return size, math.sqrt(size**2 + deviation / energy) - size
 
 
-def _list_changes(
+def list_changes(
     model: StudyModel, law: NullLaw | PairLaw, difference: Floats
 ) -> tuple[Change, ...]:
+    """List the changes of all parameters, from a difference of shape ``(1, 2 m)``."""
     estimates = law.statistics.estimate_changes(difference)[0]
     errors = law.statistics.errors
     # Every parameter's score has one law up to chance, so that all draws serve each.

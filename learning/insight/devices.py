@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from sfumato.learning.estimate.totals import Totals
-from sfumato.learning.insight.comparison import measure_size
+from sfumato.learning.insight.comparison import Change, choose_named, list_changes, measure_size
 from sfumato.learning.insight.covariance import Floats
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.pairs import fit_model
@@ -53,6 +53,7 @@ _LEAST_FLEET: Final = 20
 _TO_DEVIATION: Final = 1.4826
 """From the median absolute deviation of a normal variate to its standard deviation."""
 _MOST_TOLD: Final = 5
+_MOST_CHANGES: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,8 @@ class DeviceExamination:
         Share of its records at one point that is found half of the time; 1 where none is.
     differs, is_silent, is_unusual
         The lamps: content, silence, unusual.
+    changes
+        Where it differs: the surest named changes of clusters from the rest to it, at most three.
     """
 
     device: str
@@ -98,6 +101,7 @@ class DeviceExamination:
     differs: bool
     is_silent: bool
     is_unusual: bool
+    changes: tuple[Change, ...] = ()
 
     @property
     def is_hidden(self) -> bool:
@@ -106,9 +110,11 @@ class DeviceExamination:
 
     @property
     def words(self) -> str:
-        """Whether it differs from the rest, and by how much."""
+        """Whether it differs from the rest, by how much, and in what."""
         size = describe_size(self.size, self.size_error, is_certain=self.differs)
-        return f"differs {size}" if self.differs else f"no difference that is certain: {size}"
+        if not self.differs:
+            return f"no difference that is certain: {size}"
+        return "; ".join([f"differs {size}", *(each.describe() for each in self.changes)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,6 +423,7 @@ def _examine(
         differs=p < level,
         is_silent=p_silence < min(_MOST_SILENT, level),
         is_unusual=False,
+        changes=choose_named(list_changes(model, law, row))[:_MOST_CHANGES] if p < level else (),
     )
     return examined, log_p
 

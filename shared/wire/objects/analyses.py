@@ -451,6 +451,10 @@ class DeviceHealthBody:
         "no difference that is certain: 0.10 scales (error 0.10), which noise alone may make",
         default="",
     )
+    changes: list[ChangeBody] = member(
+        "Where it differs for certain: the surest changes from the rest to it, at most three.",
+        default_factory=list,
+    )
     least_lie: float | None = member(
         "Share of its records that would be seen half of the time if they were one point; 1 where "
         "none would.",

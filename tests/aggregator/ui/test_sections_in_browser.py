@@ -19,7 +19,7 @@ from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire import decode_enrolment_code
 from tests.aggregator.fleet import CLUSTERS, SLOT, Device, make_plan
 from tests.aggregator.ui.browser import MISSING, PROGRAM
-from tests.aggregator.ui.scene import Scene, publish, upload
+from tests.aggregator.ui.scene import Scene, publish, publish_records, upload
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
@@ -182,6 +182,8 @@ def test_one_window_says_that_nothing_is_before_it(scene: Scene) -> None:
 
 def test_operators_see_which_devices_differ_by_name(scene: Scene, changing: str) -> None:
     ask(scene, changing, "devices")
+    scene.page.evaluate("document.querySelector('.answer details').open = true")
+    scene.page.wait_for(".answer details .bar")
     text = scene.page.text(".result")
     assert "None of 2 devices stands out" in scene.page.text(".headline")
     devices = read_analysis(scene)["devices"]
@@ -189,6 +191,21 @@ def test_operators_see_which_devices_differ_by_name(scene: Scene, changing: str)
         assert device["device_id"] in text
         assert f"{device['size']:.2f} ± {device['size_error']:.2f}" in text
     assert ARABIC in text
+
+
+def test_a_device_that_differs_is_told_in_the_units_of_its_columns(scene: Scene) -> None:
+    plan = make_plan(most_clusters=3)
+    honest = [draw_window(np.random.default_rng(seed), 0) for seed in range(5)]
+    parts = [*honest[1:], honest[0] + [3.0, 0.0]]
+    study = publish_records(scene.aggregator, "one is off", plan, parts)
+    ask(scene, study, "devices")
+    odd = read_analysis(scene)["devices"][0]
+    assert odd["lamps"]["content"]
+    assert all(each["is_named"] for each in odd["changes"])
+    headline, told, *_ = re.split(r"\n+", scene.page.text(".answer .verdict"))
+    assert re.fullmatch(r"\d of 5 devices stands? out", headline)
+    assert re.search(r"cluster \d.*: pressure \+\d.* ± .* bar", told)
+    assert "scale" not in scene.page.text(".result")
 
 
 def test_sliders_ask_what_share_of_the_records_is_where(scene: Scene, changing: str) -> None:

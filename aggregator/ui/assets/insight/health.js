@@ -6,6 +6,7 @@ import { chance, count, fixed, share, whole } from "../base/words.js";
 import { drawBars } from "../chart/bars.js";
 import { when } from "../studies/list.js";
 import { field, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
+import { describeMoves } from "./changes.js";
 import { analysisPanel, caveatsOf, clustersInput, showWords } from "./job.js";
 
 const MOST_DRAWN = 12;
@@ -13,17 +14,26 @@ const MOST_ROWS = 200;
 // The page says it above, with the names.
 const REPEATED = /^(\d+ of \d+ devices|no device)/;
 const LAMPS = {
-  content: ["differs", "Its records differ from the rest"],
+  content: ["differs", "Its records differ from the rest, in no single quantity that can be named"],
   silence: ["too little noise", "It carries less noise than the plan demands"],
   unusual: ["unusual", "It differs more than its peers do"],
 };
 
 const litOf = ({ lamps }) => Object.entries(LAMPS).filter(([name]) => lamps[name]);
 
-function showLamps(device) {
+/** What stands out of a device, in the units of the columns: from the rest to it. */
+function describeLamps(device, result) {
+  const moves = device.lamps.content ? describeMoves(device.changes, result) : [];
+  return litOf(device).flatMap(([name, [, words]]) => (name === "content" && moves.length ? moves : [words]));
+}
+
+function showLamps(device, result) {
   const lit = litOf(device);
   if (!lit.length) return h("span", { class: "note" }, device.size === null ? "not looked at" : "nothing that noise does not explain");
-  return lit.map(([name, [text, title]]) => [h("span", { class: `pill lamp ${name}`, title }, text), " "]);
+  return [
+    lit.map(([name, [text]]) => [h("span", { class: `pill lamp ${name}` }, text), " "]),
+    h("ul", { class: "plain" }, describeLamps(device, result).map((text) => h("li", {}, text))),
+  ];
 }
 
 /** A size never stands without its error: 0.37 may be noise, and 0.00 may hide a difference. */
@@ -42,7 +52,7 @@ function nameOf(device, devices) {
 function describeDevices({ devices, ...result }) {
   const lit = devices.filter((each) => litOf(each).length);
   if (!lit.length) return [`None of ${count(devices.length, "device")} stands out`, ...caveatsOf(result).filter((text) => !REPEATED.test(text))];
-  const told = lit.slice(0, MOST_DRAWN).map((each) => `${nameOf(each, devices)}: ${litOf(each).map(([, [, title]]) => title[0].toLowerCase() + title.slice(1)).join("; ")}`);
+  const told = lit.slice(0, MOST_DRAWN).map((each) => `${nameOf(each, devices)}: ${describeLamps(each, { devices, ...result }).map((text) => text[0].toLowerCase() + text.slice(1)).join("; ")}`);
   return [`${whole(lit.length)} of ${count(devices.length, "device")} ${lit.length === 1 ? "stands" : "stand"} out`, ...told, ...caveatsOf(result).filter((text) => !REPEATED.test(text))];
 }
 
@@ -58,25 +68,24 @@ function show({ result }) {
     unsure: !litOf(each).length,
   }));
   const high = Math.max(...bars.map(({ value }) => value), 0.1);
-  const figures = h("div", {}, bars.length > 0 && picture((width) => drawBars(bars, width, { high, label: "Difference of devices from the rest; the table below has the values" })).canvas);
+  const figures = h("div", {}, bars.length > 0 && picture((width) => drawBars(bars, width, { high, label: "Difference of devices from the rest, each with its error" })).canvas);
   const rows = devices.slice(0, MOST_ROWS).map((each) => [
     [each.name && [h("strong", {}, named(each.name)), " "], Object.entries(each.labels).map(([name, value]) => [h("span", { class: "tag" }, named(name), " ", named(value)), " "]), identity(each.device_id)],
-    showLamps(each),
-    each.size === null ? "–" : sizeOf(each),
+    showLamps(each, result),
     each.p_content === null ? "–" : chance(each.p_content),
     whole(each.n_sketches),
     share(each.share, 2),
     when(each.last_seen),
   ]);
-  const heads = ["Device", "What stands out", "Size", "Chance", "Sketches", "Share of records", "Last seen"];
+  const heads = ["Device", "What stands out, from the rest to it", "Chance", "Sketches", "Share of records", "Last seen"];
   const fields = ["device_id", "name", "n_sketches", "n_records", "share", "p_content", "p_silence", "z", "size", "size_error", "words", "snr", "last_seen"];
   return [
     showWords(describeDevices(result), devices.some((each) => litOf(each).length) ? "bad" : "good"),
-    figures,
-    table("Health of the devices", heads, rows, { numeric: [2, 3, 4, 5], stacks: true }),
+    table("Health of the devices", heads, rows, { numeric: [2, 3, 4], stacks: true }),
     devices.length > MOST_ROWS && h("p", { class: "note" }, `The first ${MOST_ROWS} of ${count(devices.length, "device")} are listed; the files below have all.`),
     dropped > 0 && h("p", { class: "note" }, `${count(dropped, "sketch", "sketches")} could not be looked at, because retention dropped their payloads.`),
-    downloadButtons("devices", { data: () => result, rows: () => [fields, ...devices.map((each) => fields.map((name) => each[name]))], pictures: bars.length ? figures : null }),
+    bars.length > 0 && h("details", {}, h("summary", {}, "How far each is from the rest"), figures, h("p", { class: "note" }, "By how many of the plan's scales all its records would have to move to look like this.")),
+    downloadButtons("devices", { data: () => result, rows: () => [fields, ...devices.map((each) => fields.map((name) => each[name]))] }),
   ];
 }
 
