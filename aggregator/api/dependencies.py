@@ -94,14 +94,15 @@ def require_caller(call: Call[Any, Any]) -> Callable[..., Awaitable[None]] | Non
 async def _keep_to_study(
     request: Request, services: Services, call: Call[Any, Any], study_id: bytes
 ) -> None:
-    """Refuse a call about another study as if there were none, and one about none in particular.
+    """Refuse a call about another study as if there were none, and one about none or several.
 
     References in the path are replaced by ids, which are found in this study alone.
     """
     kinds = [kind for kind in IDENTIFIED if kind in call.references]
-    if not kinds and not call.keeps_to_study:
+    if call.spans_studies or (not kinds and not call.keeps_to_study):
+        about = "all of a campaign" if call.spans_studies else "none in particular"
         raise ForbiddenError(
-            "carries a key of one study, and this request is about none in particular",
+            f"carries a key of one study, and this request is about {about}",
             field="Authorization",
             fix="use a key of all studies: `sfumato key create` without --study",
         )

@@ -112,7 +112,12 @@ async def change_key(
 async def exclude_device(
     device: DeviceId, body: ExclusionRequest, services: ServicesDep, operator: Caller
 ) -> ExclusionBody:
-    done = await services.roster.exclude(device, reason=body.reason, actor=operator.key_id)
+    done = await services.roster.exclude(
+        device,
+        reason=body.reason,
+        actor=operator.key_id,
+        keeps_to_study=operator.study_id is not None,
+    )
     later = [each.hex() for each in done.later]
     return make_body(ExclusionBody, done.device, later=later, **vars(done.sketches))
 
@@ -126,6 +131,7 @@ async def revoke_device(
         key_id=bytes.fromhex(body.key_id) if body.key_id else None,
         reason=body.reason,
         actor=operator.key_id,
+        keeps_to_study=operator.study_id is not None,
     )
     return _to_details(found)
 

@@ -112,7 +112,7 @@ async function show() {
     // The style sheet hides what a viewer may not start.
     document.documentElement.dataset.scope = scope;
     // A key of one study creates no other.
-    nodes = await (address ? showStudy({ ...address, scope }, signal) : showStudies(own.study_id ? "viewer" : scope, signal));
+    nodes = await (address ? showStudy({ ...address, scope, isBound: Boolean(own.study_id) }, signal) : showStudies(own.study_id ? "viewer" : scope, signal));
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof Problem)) throw error;

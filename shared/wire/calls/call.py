@@ -69,6 +69,9 @@ class Call(Generic[P, T]):
     keeps_to_study
         Whether a call about no study in particular shows a key of one study that study alone. Such
         a key cannot make another call without a study in its path.
+    spans_studies
+        Whether it is about other studies than the one in its path too, as all of a campaign: a key
+        of one study cannot make it.
     problems
         Problems beside those that follow from scope, path and body.
     """
@@ -89,6 +92,7 @@ class Call(Generic[P, T]):
     media: str = JSON
     names: str = ""
     keeps_to_study: bool = False
+    spans_studies: bool = False
     problems: str = ""
     name: str = field(init=False, default="")
     text: str = field(init=False, default="")

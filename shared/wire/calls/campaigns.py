@@ -9,6 +9,8 @@ from sfumato.shared.wire.objects.campaigns import CampaignBody, CampaignRequest,
 class Campaigns:
     """Campaigns: studies that follow each other, which devices join once.
 
+    A key of one study makes none of these calls: each is about all studies of the campaign.
+
     Attributes
     ----------
     begin_campaign
@@ -26,15 +28,22 @@ class Campaigns:
     """
 
     begin_campaign = Call(
-        "operator", "PUT /v1/studies/{study}/campaign", CampaignRequest, CampaignBody
+        "operator",
+        "PUT /v1/studies/{study}/campaign",
+        CampaignRequest,
+        CampaignBody,
+        spans_studies=True,
     )
-    get_campaign = Bare("viewer", "GET /v1/studies/{study}/campaign", CampaignBody)
+    get_campaign = Bare(
+        "viewer", "GET /v1/studies/{study}/campaign", CampaignBody, spans_studies=True
+    )
     next_phase = Call(
         "operator",
         "POST /v1/studies/{study}/campaign/next",
         NextPhaseRequest,
         CampaignBody,
         status=202,
+        spans_studies=True,
         problems="decoding-invalid plan-invalid plan-mismatch privacy-invalid store-conflict "
         "wrong-statistic",
     )

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.anyio
 DAY = 86400.0
 ABSENT = "ab" * 32
 KEYED = [each for each in DECLARED.values() if each.scope not in ("public", "device")]
-OF_STUDIES = [each for each in KEYED if set(each.references) & set(IDENTIFIED)]
+OF_STUDIES = [
+    each for each in KEYED if set(each.references) & set(IDENTIFIED) and not each.spans_studies
+]
 OF_NONE = [each for each in KEYED if each not in OF_STUDIES]
 OWN = {"list_studies", "list_all_devices", "find_reference", "get_own_key"}
 """Calls about no study in particular that a key of one study may make: they show that study."""
@@ -153,7 +155,7 @@ async def test_calls_about_no_study_in_particular_are_forbidden_or_show_that_of_
     key = await make_key(server, "operator", study_id=world.bare)
     assert {each.name for each in OF_NONE if each.keeps_to_study} == OWN
     for call in OF_NONE:
-        answer = await world.call(call, key, {})
+        answer = await world.call(call, key, world.ids)
         if call.name not in OWN:
             assert_problem(answer, "forbidden", 403, "Authorization")
     http = server.desk.http
@@ -168,6 +170,18 @@ async def test_calls_about_no_study_in_particular_are_forbidden_or_show_that_of_
             answer = await http.get("/v1/references", params=params, headers=key)
             assert_problem(answer, "not-found", 404, kind)
             assert "pumps" not in answer.text.replace(reference, "")
+
+
+async def test_a_key_of_one_phase_acts_on_no_other_of_its_campaign(server: Server) -> None:
+    """The next phase would be a study of its own, and what a campaign waits for are all."""
+    world = await fill(server)
+    key = await make_key(server, "operator", study_id=world.full)
+    spanning = [each for each in KEYED if each.spans_studies]
+    assert [each.name for each in spanning] == ["begin_campaign", "get_campaign", "next_phase"]
+    for call in spanning:
+        answer = await world.call(call, key, world.ids)
+        assert_problem(answer, "forbidden", 403, "Authorization")
+        assert answer.json()["rule"].endswith("this request is about all of a campaign")
 
 
 async def test_a_body_cannot_name_objects_of_another_study(server: Server) -> None:

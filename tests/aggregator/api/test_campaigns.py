@@ -21,6 +21,7 @@ from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan, plan_to_json, require_follows
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire import encode_proof_input
+from tests.aggregator.api.test_bounded_keys import make_key
 from tests.aggregator.fleet import Device, assert_problem
 from tests.aggregator.serving import Server, SteppedClock
 
@@ -300,20 +301,27 @@ async def test_only_the_device_itself_continues_and_once(run: Run, case: str) ->
 async def test_what_ends_a_device_in_one_phase_ends_it_in_the_later_ones(
     run: Run, verb: str
 ) -> None:
+    """But a key of one study ends it there alone."""
     await run.go_on()
     await run.follow()
     run.server.clock.seconds = START + 2 * DAY + 60.0
     await run.send()
     liar, there = run.keys[0, 0], run.keys[1, 0]
     url = f"/v1/devices/{liar.device_id.hex()}/{verb}"
+    ended = verb.rstrip("e") + "ed"
+
+    async def read_states() -> list[str]:
+        devices = (liar, there, run.keys[1, 1])
+        found = [await run.server.desk.read(f"/v1/devices/{d.device_id.hex()}") for d in devices]
+        return [each["state"] for each in found]
+
+    key = await make_key(run.server, "operator", study_id=run.first)
+    kept = await run.server.desk.http.post(url, headers=key, json={"reason": "lies"})
+    assert kept.status_code == 200
+    assert await read_states() == [ended, "enrolled", "enrolled"]
     answer = await run.server.desk.operate("POST", url, {"reason": "lies"})
     assert answer.status_code == 200
-    states = [
-        (await run.server.desk.read(f"/v1/devices/{each.device_id.hex()}"))["state"]
-        for each in (liar, there, run.keys[1, 1])
-    ]
-    ended = verb.rstrip("e") + "ed"
-    assert states == [ended, ended, "enrolled"]
+    assert await read_states() == [ended, ended, "enrolled"]
     if verb == "exclude":
         body = answer.json()
         assert (body["later"], body["n_subtracted"]) == ([there.device_id.hex()], 2)

@@ -96,6 +96,7 @@ class RosterService(Service):
         key_id: bytes | None,
         reason: str,
         actor: str = LOCAL_ACTOR,
+        keeps_to_study: bool = False,
     ) -> DeviceDetails:
         """Revoke a key of a device, at once and for good.
 
@@ -106,6 +107,9 @@ class RosterService(Service):
         ----------
         key_id
             A retired key. The present key, or None, revokes the device.
+        keeps_to_study
+            Whether later phases stay as they are: they are other studies, on which a key of one
+            does not act.
 
         Raises
         ------
@@ -119,7 +123,7 @@ class RosterService(Service):
             if key_id is None or key_id == key_id_of(device.public_key):
                 revoked = [
                     each.device_id
-                    for each in await _list_phases(transaction, device)
+                    for each in await _list_phases(transaction, device, only_first=keeps_to_study)
                     if await transaction.revoke(DeviceRecord, each.device_id, now=now)
                 ]
             else:
@@ -130,9 +134,14 @@ class RosterService(Service):
             return await _describe(transaction, await _require_device(transaction, device_id))
 
     async def exclude(
-        self, device_id: bytes, *, reason: str, actor: str = LOCAL_ACTOR
+        self,
+        device_id: bytes,
+        *,
+        reason: str,
+        actor: str = LOCAL_ACTOR,
+        keeps_to_study: bool = False,
     ) -> Exclusion:
-        """Exclude a device, in the later phases of its campaign too.
+        """Exclude a device, in the later phases of its campaign too unless it keeps to its study.
 
         An excluded one keeps its first reason.
 
@@ -151,7 +160,8 @@ class RosterService(Service):
         async with self._store.begin(write=True) as transaction:
             # Locked: no upload of the device runs meanwhile.
             device = await _require_device(transaction, device_id, lock=True)
-            phases = [each.device_id for each in await _list_phases(transaction, device)]
+            listed = await _list_phases(transaction, device, only_first=keeps_to_study)
+            phases = [each.device_id for each in listed]
             found = {
                 each: await exclude_device(transaction, each, now=now, reason=reason)
                 for each in phases
@@ -197,14 +207,16 @@ async def _require_device(
     return await require_known(transaction, found, "device")
 
 
-async def _list_phases(transaction: Transaction, device: DeviceRecord) -> list[DeviceRecord]:
+async def _list_phases(
+    transaction: Transaction, device: DeviceRecord, *, only_first: bool
+) -> list[DeviceRecord]:
     """Return a device, and what it is in each later phase that it has joined; all are locked.
 
     Those whose study was withdrawn are left out.
     """
     found, last = [device], device
     study = await transaction.get(StudyRecord, device.study_id)
-    while study is not None and study.next_study is not None:
+    while not only_first and study is not None and study.next_study is not None:
         members = {"study_id": study.next_study, "continues": last.device_id}
         later = await transaction.find(DeviceRecord, **members)
         if later is None:

@@ -104,7 +104,7 @@ function tabs(study, sections, current) {
 }
 
 /** Show a study; `rest` is a decode, a snapshot or an analysis of it, to show at once. */
-export async function showStudy({ id, name, rest, query, scope }, signal) {
+export async function showStudy({ id, name, rest, query, scope, isBound }, signal) {
   const path = `/v1/studies/${id}`;
   const [study, plan, privacy] = await Promise.all(["", "/plan", "/privacy"].map((part) => request(path + part, { signal })));
   const isDecoded = DECODED.includes(plan.plan.statistic.kind);
@@ -115,6 +115,7 @@ export async function showStudy({ id, name, rest, query, scope }, signal) {
   const nodes = shown
     ? shown.show(context)
     : [h("section", { class: "card" }, h("p", { class: "empty" }, `There is no section “${name}” here for this key and this kind of study.`))];
-  const campaign = plan.plan.campaign && (await campaignPanel(study, scope, signal));
+  // A key of one study does not see the other phases.
+  const campaign = plan.plan.campaign && !isBound && (await campaignPanel(study, scope, signal));
   return [...showSummary(study), campaign, tabs(id, sections, name), ...nodes].filter(Boolean);
 }
