@@ -24,7 +24,7 @@ def show_studies(scene: Scene) -> Iterator[str]:
     """Show each view of studies of every statistic, with an answer where it has one."""
     url = scene.aggregator.url
     with Client(url, key=scene.aggregator.key) as client:
-        study = publish_changing(scene.aggregator)
+        study = publish_changing(scene.aggregator, "accessible to all", 720)
         client.decode(study, n_clusters=3).wait()
         client.timeline(study, n_clusters=3).wait()
         client.groups(study, "site", n_clusters=3).wait()

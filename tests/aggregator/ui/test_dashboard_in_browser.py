@@ -232,7 +232,8 @@ def test_a_selection_of_times_and_labels_is_what_is_decoded(scene: Scene) -> Non
 
 
 def test_a_stream_that_breaks_off_or_is_refused_is_followed_all_the_same(scene: Scene) -> None:
-    scene.enter()
+    # Nothing that loads on its own takes an answer.
+    scene.enter(scene.url + "/plan")
     found = scene.page.evaluate(
         """(async () => {
           const { follow } = await import("/ui/base/api.js");
@@ -366,7 +367,7 @@ def test_phones_are_told_what_they_report_and_how_many_frequencies_they_carry(
         assert upload(http, study, *device.message(identity, plan, block=0)) == 201
         scene.enter(f"{aggregator.url}/#studies/{study}")
         page = scene.page
-        page.wait_for(".prediction:not(:empty)")
+        page.wait_for("[open] .prediction:not(:empty)")
         assert "The sketches carry 30 of 60 frequencies." in page.text(".prediction")
         scene.go("plan", study)
         shown = page.text()
@@ -386,7 +387,7 @@ def test_a_grid_is_decoded_and_claims_no_signal_to_noise(scene: Scene) -> None:
     study = publish(scene.aggregator, "grid", plan, SLOT, Device(41))
     scene.enter(f"{scene.aggregator.url}/#studies/{study}")
     page = scene.page
-    page.wait_for(".prediction:not(:empty)")
+    page.wait_for("[open] .prediction:not(:empty)")
     assert "Noise of a cell, all stored sketches together:" in page.text(".prediction")
     scene.ask()
     page.wait_for(".plot svg")

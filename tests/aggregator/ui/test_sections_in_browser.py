@@ -20,6 +20,7 @@ from sfumato.shared.wire import decode_enrolment_code
 from tests.aggregator.fleet import CLUSTERS, SLOT, Device, make_plan
 from tests.aggregator.ui.browser import MISSING, PROGRAM
 from tests.aggregator.ui.scene import Scene, publish, publish_records, upload
+from tests.device_agent.daemons import wait_until
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
@@ -40,17 +41,17 @@ def changing(scene: Scene) -> str:
     return publish_changing(scene.aggregator)
 
 
-def publish_changing(aggregator: Aggregator) -> str:
+def publish_changing(aggregator: Aggregator, name: str = ARABIC, first_device: int = 700) -> str:
     """Publish a study whose records change in the sixth of eight windows."""
     plan = make_plan(labels=(Label(name="site", values=("north", ARABIC)),))
     with (
         Client(aggregator.url, key=aggregator.key) as client,
         httpx.Client(base_url=aggregator.url) as http,
     ):
-        study = client.create_study(ARABIC, plan, allow_same_plan=True).study_id
+        study = client.create_study(name, plan, allow_same_plan=True).study_id
         identity = bytes.fromhex(study)
         for seed, site in enumerate(("north", ARABIC)):
-            device, rng = Device(700 + seed, {"site": site}), np.random.default_rng(seed)
+            device, rng = Device(first_device + seed, {"site": site}), np.random.default_rng(seed)
             body = device.enrolment(client.create_token(study), identity)
             assert http.post("/v1/enrolments", json=body).status_code == 201
             for window in range(N_WINDOWS):
@@ -130,6 +131,36 @@ def test_a_section_opens_on_its_latest_answer_and_the_list_shows_what_matters(
     found = page.evaluate(f"[...{row}.cells].slice(1, 4).map(cell => cell.innerText)")
     last = [each for each in result["windows"] if each["p"] is not None][-1]
     assert found == ["no decode", "alarm" if last["is_alarm"] else "none", "none"]
+
+
+def test_an_answer_is_repeated_shown_at_the_next_visit_and_stopped(scene: Scene) -> None:
+    study = publish_changing(scene.aggregator, "repeated", 710)
+    page = scene.page
+    stop = "document.querySelector('.repeats button')"
+    with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
+        for section, kind in (("", "decode"), ("time", "timeline")):
+            scene.enter(f"{scene.aggregator.url}/#studies/{study}/{section}".rstrip("/"))
+            page.wait_for("form button.main")
+            every = "[...document.querySelectorAll('.fields select')].at(-1)"
+            page.evaluate(f"{every}.value = 86400")
+            page.evaluate("document.querySelector('form button.main').click()")
+            page.wait_for(".result .verdict")
+            page.wait(f"!!{stop}")
+            assert "Repeated every 1 day, k 5: next " in page.all_text(".repeats")
+            (schedule,) = (each for each in client.schedules(study) if each.kind == kind)
+            wait_until(lambda: client.schedule(schedule.schedule_id).last_job_id is not None)  # noqa: B023
+            last = client.schedule(schedule.schedule_id).last_job_id
+            # Somebody's later question of one place does not hide the answer of all.
+            if kind == "decode":
+                client.decode(study, n_clusters=2, labels={"site": "north"}).wait()
+            scene.enter(f"{scene.aggregator.url}/#studies/{study}/{section}".rstrip("/"))
+            page.wait_for(".result .verdict")
+            assert str(page.evaluate("location.hash")).endswith(f"/{last}")
+            page.wait(f"!!{stop}")
+            page.evaluate(f"{stop}.click()")
+            page.wait(f"!{stop}")
+        assert list(client.schedules(study)) == []
+    assert not page.complaints
 
 
 def test_two_stretches_of_the_time_axis_are_compared_by_keyboard(

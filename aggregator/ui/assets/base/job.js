@@ -81,7 +81,7 @@ function makeJob({ what, showEnd, start, signal }) {
  * A card that opens with an answer: the one that the address names, or the latest.
  *
  * The form is folded behind the answer, and open where there is none. `stored` is the path of the answer in
- * the address, `latest` where and how to find one, `pin(job)` keeps a job in the address and returns its path,
+ * the address, `latest` where and how to find one, that of a schedule first, `pin(job)` keeps a job in the address and returns its path,
  * and `create()` requests one.
  */
 export function jobCard({ title, what = title.toLowerCase(), verb, again, none, asking, showEnd, stored, latest, pin, create, runNow = false, onended = () => {}, signal }) {
@@ -101,7 +101,8 @@ export function jobCard({ title, what = title.toLowerCase(), verb, again, none, 
   const fold = h("details", { class: "asking" }, h("summary", {}, again), asking(h("div", { class: "buttons" }, start), submit));
   async function open() {
     if (runNow) return ask();
-    const found = stored ?? (await findLatest(latest.path, latest.fits, signal));
+    const [ofSchedule, last] = stored ? [] : await Promise.all([latest.ofSchedule?.(), findLatest(latest.path, latest.fits, signal)]);
+    const found = stored ?? ofSchedule ?? last;
     // Somebody may have pressed the button meanwhile.
     if (isAsked) return undefined;
     if (found) return job.run(async () => stored ?? pin(found), { isStored: true });

@@ -4,6 +4,7 @@ import { Problem, request } from "../base/api.js";
 import { axesOf } from "../base/axes.js";
 import { h } from "../base/dom.js";
 import { jobCard } from "../base/job.js";
+import { makeSchedules } from "../base/repeat.js";
 import { showResult } from "./result.js";
 import { field, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
 import { describeUtility } from "../study/statistic.js";
@@ -55,6 +56,7 @@ function predict(study, plan, controls, signal) {
 export function decodePanel({ study, plan, rest: decode, scope, signal }, onended) {
   const controls = makeControls(plan);
   const path = `/v1/studies/${study.study_id}/decodes`;
+  const schedules = makeSchedules(study, "decode", signal);
   const box = searchedWithin(study.search_box ?? {}, plan.dimensions);
   return jobCard({
     title: "Typical patterns",
@@ -68,9 +70,10 @@ export function decodePanel({ study, plan, rest: decode, scope, signal }, onende
       h(
         "form",
         { onsubmit },
-        h("div", { class: "fields" }, field("Clusters k", controls.k), layOutSelection(controls)),
+        h("div", { class: "fields" }, field("Clusters k", controls.k), layOutSelection(controls), field("Repeat", schedules.every)),
         !isGrid(plan) && h("label", { class: "check" }, controls.choose, h("span", {}, "Try every number of clusters up to k and recommend one")),
         buttons,
+        schedules.place,
       ),
     ],
     showEnd: async (ended) => {
@@ -78,13 +81,17 @@ export function decodePanel({ study, plan, rest: decode, scope, signal }, onende
       return showResult(ended, snapshot, plan, { study, scope, signal });
     },
     stored: decode ? `/v1/decodes/${decode}` : null,
-    latest: { path, fits: () => true },
+    latest: { path, fits: () => true, ofSchedule: schedules.findLatest },
     // Reloading the page then shows the same decode.
     pin: ({ decode_id: id }) => {
       history.replaceState(null, "", `#studies/${study.study_id}/decodes/${id}`);
       return `/v1/decodes/${id}`;
     },
-    create: () => request(path, { method: "POST", body: readRequest(controls, plan), signal }),
+    create: async () => {
+      const wanted = readRequest(controls, plan);
+      const { selection, ...others } = wanted;
+      return schedules.begin({ ...others, ...selection }, () => request(path, { method: "POST", body: wanted, signal }));
+    },
     onended,
     signal,
   });

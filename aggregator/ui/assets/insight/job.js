@@ -17,7 +17,7 @@ export function clustersInput(plan, query) {
  *
  * `readForm()` returns the request, `show(analysis)` the nodes of its result, `section` the section's address.
  */
-export function analysisPanel({ context, kind, section, title, verb, again, lead, fields, readForm, show, runNow = false }) {
+export function analysisPanel({ context, kind, section, title, verb, again, lead, fields, readForm, show, schedules = null, runNow = false }) {
   const { study, rest, signal } = context;
   const path = `/v1/studies/${study.study_id}/analyses`;
   return jobCard({
@@ -25,20 +25,24 @@ export function analysisPanel({ context, kind, section, title, verb, again, lead
     verb,
     again,
     none: `Nobody has asked for this yet. Press “${verb}”.`,
-    asking: (buttons, onsubmit) => [h("p", { class: "note" }, lead), h("form", { onsubmit }, fields, buttons)],
+    asking: (buttons, onsubmit) => [h("p", { class: "note" }, lead), h("form", { onsubmit }, fields, buttons, schedules?.place)],
     showEnd: async (ended) => {
       // A stream may leave out what is large.
       const whole = ended.result ? ended : await request(`/v1/analyses/${ended.analysis_id}`, { signal });
       return h("div", { class: "answer" }, show(whole), showGround(whole));
     },
     stored: rest ? `/v1/analyses/${rest}` : null,
-    latest: { path, fits: (each) => each.kind === kind },
+    latest: { path, fits: (each) => each.kind === kind, ofSchedule: schedules?.findLatest },
     // Reloading the page then shows the same answer.
     pin: ({ analysis_id: id }) => {
       history.replaceState(null, "", `#studies/${study.study_id}/${section}/${id}`);
       return `/v1/analyses/${id}`;
     },
-    create: async () => request(path, { method: "POST", body: { kind, ...readForm() }, signal }),
+    create: async () => {
+      const wanted = readForm();
+      const ask = () => request(path, { method: "POST", body: { kind, ...wanted }, signal });
+      return schedules ? schedules.begin(wanted, ask) : ask();
+    },
     runNow,
     signal,
   });

@@ -5,6 +5,7 @@ import { axesOf } from "../base/axes.js";
 import { attempt } from "../base/attempt.js";
 import { announce, fold, h, isWide, picture, s, table } from "../base/dom.js";
 import { downloadButtons } from "../base/downloads.js";
+import { makeSchedules } from "../base/repeat.js";
 import { chance, count, day, fixed, rounded, share, unitOf, whole, withUnit } from "../base/words.js";
 import { band, bottomAxis, dot, errorBar, frame, leftAxis, legend, line, reach, scale, timeTicks } from "../chart/chart.js";
 import { field, makeSelectionControls, layOutSelection, readSelection } from "../study/selection.js";
@@ -443,6 +444,7 @@ export function timelinePanel(context) {
     return [h("section", { class: "card" }, h("h2", {}, "Over time"), h("p", { class: "empty" }, "The windows of this plan count records, so they have no times. Compare by label instead."))];
   }
   const controls = makeSelectionControls(plan);
+  const schedules = makeSchedules(study, "timeline", context.signal);
   const k = clustersInput(plan, query);
   const against = h("select", {}, Object.entries(REFERENCES).map(([value, text]) => h("option", { value }, text)));
   const limit = h("input", { type: "number", min: "0", step: "any", placeholder: "automatic", inputmode: "decimal" });
@@ -465,7 +467,9 @@ export function timelinePanel(context) {
       field("Compared since", against),
       field("Smallest size", limit, "in the plan's scales"),
       layOutSelection(controls),
+      field("Repeat", schedules.every),
     ),
+    schedules,
     readForm: () => {
       const { labels, first_slot = null, last_slot = null } = readSelection(controls, plan);
       return { labels, first_slot, last_slot, n_clusters: Number(k.value), slots_per_window: Number(step.value), false_alarms_per_year: Number(alarms.value), reference: against.value, smallest_shift: limit.value === "" ? null : Number(limit.value) };
