@@ -118,6 +118,13 @@ def _pilot(
         list[str] | None,
         typer.Option("--label", metavar="NAME=VALUE|...", help="A label of devices. Repeatable."),
     ] = None,
+    unit: Annotated[
+        Literal["record", "device"],
+        typer.Option(
+            help="What epsilon protects: each record, or all records of a device in a window, of "
+            "which only the first then counts."
+        ),
+    ] = "record",
     per_person: PerPerson = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for the specification.")
@@ -144,6 +151,7 @@ def _pilot(
         neighbouring=neighbouring,
         n_windows=windows,
         labels=tuple(map(parse_label, labels or [])),
+        unit=unit,
         max_records_per_person=per_person,
     )
     pilot = plan_pilot(outline)

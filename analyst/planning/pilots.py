@@ -14,16 +14,18 @@ from sfumato.analyst.planning.spec import (
 )
 from sfumato.learning.calibration.strength import CLEAR_STRENGTH, round_up_level
 from sfumato.learning.planning.outline import round_up
-from sfumato.learning.planning.pilots import Pilot, describe_overlap
+from sfumato.learning.planning.pilots import Pilot, PilotOutline, describe_overlap
 from sfumato.shared.errors import ConfigError, PlanError
 from sfumato.shared.plan import Dimension, LogTransform, describe_times
 from sfumato.shared.plan.catalogue import find_narrow_range
+from sfumato.shared.plan.people import describe_person, find_person_doubt
 from sfumato.shared.plan.spec import MOST_SKETCHES
 from sfumato.shared.plan.statement import show_exact
 
 OCTAVES = 40
 """Bounds of a number: its resolution times 2^40 on both sides of zero."""
 _RESOLUTION, _COUNT_RESOLUTION = 1e-6, 1.0
+_WHOLE_COSTS = "all records of a device in a window together cost"
 _HOW = (
     "write NAME:UNIT, NAME:UNIT:count, NAME:UNIT:LOWER..UPPER or NAME:levels=A|B|C, such as "
     '"load:kW,steps:1:count,taken:s:1.5e9..2e9"'
@@ -100,7 +102,7 @@ def require_strength(pilot: Pilot, *, anyway: bool) -> None:
     if refusal is None or anyway:
         return
     counted, number = "records", outline.n_records
-    if pilot.are_reports:
+    if pilot.plan.protects_devices:
         counted, number = "devices", outline.n_sketches // outline.n_windows
     needed = f"{round_up(math.ceil(number * refusal.factor)):,} {counted}"
     ways = f"This would do: {needed}"
@@ -140,7 +142,11 @@ def describe_pilot(pilot: Pilot) -> Iterator[str]:
     yield from _describe_reach(pilot)
     if outline.delta and not spec.delta:
         yield f"{spec.mechanism} noise is better here without the delta: it is left out"
-    yield from _describe_cost(pilot, f"each record costs epsilon {show_exact(spec.epsilon)}")
+    cost = "each record costs"
+    if pilot.plan.protects_devices:
+        yield from _describe_counted(outline)
+        cost = _WHOLE_COSTS
+    yield from _describe_cost(pilot, f"{cost} epsilon {show_exact(spec.epsilon)}")
 
 
 def _describe_reports(pilot: Pilot) -> Iterator[str]:
@@ -152,15 +158,16 @@ def _describe_reports(pilot: Pilot) -> Iterator[str]:
         f"device reports a noisy bin of {share} of its first record in a window, in "
         f"{pilot.plan.payload_bytes} bytes, because counts that it noises itself would say less"
     )
-    if outline.n_records > outline.n_sketches:
-        yield f"so {outline.n_sketches:,} of the {outline.n_records:,} records count"
+    yield from _describe_counted(outline)
     yield from _describe_reach(pilot)
     if outline.delta:
         yield "reports need no delta: it is left out"
-    yield from _describe_cost(
-        pilot,
-        f"all records of a device in a window together cost epsilon {show_exact(spec.epsilon)}",
-    )
+    yield from _describe_cost(pilot, f"{_WHOLE_COSTS} epsilon {show_exact(spec.epsilon)}")
+
+
+def _describe_counted(outline: PilotOutline) -> Iterator[str]:
+    if outline.n_records > outline.n_sketches:
+        yield f"so {outline.n_sketches:,} of the {outline.n_records:,} records count"
 
 
 def _describe_reach(pilot: Pilot) -> Iterator[str]:
@@ -188,6 +195,8 @@ def _describe_reach(pilot: Pilot) -> Iterator[str]:
 
 def _describe_cost(pilot: Pilot, cost: str) -> Iterator[str]:
     outline = pilot.outline
+    if find_person_doubt(pilot.plan) is None:
+        yield describe_person(pilot.plan)
     if outline.shares_records:
         rest = show_exact(outline.epsilon - pilot.spec.epsilon)
         yield f"{cost} in the pilot, which leaves {rest} to the main study of the same records"
@@ -216,7 +225,8 @@ def format_pilot(pilot: Pilot) -> str:
         lines.append('release = "phase.v1"  # a noisy bin of the first record of each window')
     if spec.dimensions_per_sketch is not None:
         lines.append(f"dimensions_per_sketch = {spec.dimensions_per_sketch}")
-    beside = "for all records of a device in a window" if pilot.are_reports else "for each record"
+    protects_devices = pilot.plan.protects_devices
+    beside = "for all records of a device in a window" if protects_devices else "for each record"
     if outline.shares_records:
         beside += f"; {show_exact(outline.epsilon - spec.epsilon)} is left for the main study"
     epsilon = f"epsilon = {quote(str(spec.epsilon))}  # {beside}"
@@ -235,7 +245,8 @@ def format_pilot(pilot: Pilot) -> str:
         if spec.least_records is not None:
             lines.append(f"least_records = {spec.least_records}")
         person = format_value(spec.max_records_per_person or "unknown")
-        lines += [f"max_records_per_person = {person}", f"most_records = {spec.most_records}"]
+        whose = 'unit = "device"' if protects_devices else f"max_records_per_person = {person}"
+        lines += [whose, f"most_records = {spec.most_records}"]
     if spec.labels:
         lines.append(f"labels = {format_value([asdict(each) for each in spec.labels])}")
     if spec.most_sketches > MOST_SKETCHES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from sfumato.learning.calibration.strength import (
     LEAST_REPORTED,
@@ -57,8 +58,8 @@ class PilotOutline:
         that begins there.
     n_windows
         The sketches of one device.
-    labels, max_records_per_person
-        As in a plan.
+    labels, unit, max_records_per_person
+        As in a plan. For a device's window as a whole only its first record counts.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -71,7 +72,13 @@ class PilotOutline:
     neighbouring: str = "replace-one"
     n_windows: int = 1
     labels: tuple[Label, ...] = ()
+    unit: str = "record"
     max_records_per_person: int | None = None
+
+    @property
+    def n_counted(self) -> int:
+        """Records that counts are of: all, or the first of each window of a device."""
+        return self.n_sketches if self.unit == "device" else self.n_records
 
     @property
     def allows_reports(self) -> bool:
@@ -168,7 +175,7 @@ def _choose(outline: PilotOutline, epsilon: Fraction) -> Pilot:
     if not (outline.allows_reports and LEAST_EPSILON <= epsilon <= LARGEST_EPSILON):
         return counts
     reports = _make_reports(outline, epsilon)
-    has_one = outline.n_records == outline.n_sketches
+    has_one = outline.n_counted == outline.n_sketches
 
     def rank(pilot: Pilot) -> tuple[bool, bool, float]:
         return pilot.refusal is None, has_one and pilot.are_reports, pilot.strength
@@ -213,9 +220,16 @@ def _choose_counts(outline: PilotOutline, epsilon: Fraction) -> Pilot:
 
 
 def _make(outline: PilotOutline, epsilon: Fraction, delta: Fraction, carried: int) -> Pilot:
-    d, n, n_sketches = len(outline.dimensions), outline.n_records, outline.n_sketches
+    d, n, n_sketches = len(outline.dimensions), outline.n_counted, outline.n_sketches
     hides_presence = outline.neighbouring == "add-remove-one"
-    headroom = SECRET_HEADROOM if hides_presence else HEADROOM
+    protects_devices = outline.unit == "device"
+    sizes: dict[str, Any] = {"most_records": 1}
+    if not protects_devices:
+        headroom = SECRET_HEADROOM if hides_presence else HEADROOM
+        sizes = {
+            "most_records": max(headroom * -(-n // n_sketches), outline.window.length),
+            "least_records": None if hides_presence else 1,
+        }
     spec = PlanSpec(
         dimensions=outline.dimensions,
         statistic="histogram",
@@ -225,13 +239,13 @@ def _make(outline: PilotOutline, epsilon: Fraction, delta: Fraction, carried: in
         epsilon=epsilon,
         delta=delta,
         neighbouring="add-remove-one" if hides_presence else "replace-one",
+        unit="device" if protects_devices else None,
         window=outline.window,
         late_rule=_choose_late_rule(outline),
-        most_records=max(headroom * -(-n // n_sketches), outline.window.length),
-        least_records=None if hides_presence else 1,
         most_sketches=max(MOST_SKETCHES, 2 * n_sketches),
         labels=outline.labels,
         max_records_per_person=outline.max_records_per_person,
+        **sizes,
     )
     # A dimension is in the share q / d of the sketches, with their records.
     share = carried / d

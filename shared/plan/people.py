@@ -95,13 +95,17 @@ def describe_person(plan: SketchPlan, *, records_a_day: int | None = None) -> st
     return f"{whose} is protected {', and '.join(words for _, words in sorted(shown))}."
 
 
-def find_person_doubt(plan: SketchPlan) -> str | None:
-    """Return what a plan leaves open about people with many records, with the fix."""
+def find_person_doubt(plan: SketchPlan, *, records_a_day: int | None = None) -> str | None:
+    """Return what a plan leaves open about people with many records, with the fix.
+
+    See :func:`describe_person` for ``records_a_day``.
+    """
     if plan.protects_devices or plan.max_records_per_person is not None:
         return None
+    everywhere = _describe_everywhere(plan, records_a_day)
     return (
-        f"max_records_per_person is unknown. {_describe_everywhere(plan, None)} State the number, "
-        'or with windows by time under replace-one all records of a window: unit = "device"'
+        f"max_records_per_person is unknown. {everywhere} State the number, or with windows by "
+        'time under replace-one all records of a window: unit = "device"'
     )
 
 

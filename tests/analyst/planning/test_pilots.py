@@ -251,6 +251,25 @@ def test_a_pilot_that_leaves_the_person_open_warns_with_the_fix_and_goes_on(
     assert read_toml("known.toml")["max_records_per_person"] == 3
 
 
+def test_a_pilot_protects_a_devices_window_as_a_whole_and_counts_its_first_record(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    choice = ["--unit", "device", "--records", "9e5", "--devices", "200000"]
+    # Categories cannot be reported, so devices count their first record.
+    columns = ["--dimensions", "door:levels=open|shut"]
+    for name, given, release in (("counts", columns, "local.v1"), ("reports", [], "phase.v1")):
+        assert pilot(*choice, *given, "-o", f"{name}.toml") == 0
+        words = words_of(capsys.readouterr().err)
+        assert "so 200,000 of the 900,000 records count" in words
+        assert "Somebody who is in all of them is protected in one window at epsilon 1" in words
+        assert "per-person" not in words
+        plan = plan_from_spec(read_toml(f"{name}.toml"))
+        assert (plan.protects_devices, plan.most_records) == (True, 1)
+        assert plan.release.kind == release
+    assert pilot(*choice, *columns, "--per-person", "3") == 2
+    assert "max_records_per_person: must be left out" in words_of(capsys.readouterr().err)
+
+
 def test_at_a_terminal_a_pilot_asks_for_the_records_of_a_person(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
