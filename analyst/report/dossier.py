@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
+from itertools import combinations
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ from sfumato.analyst.planning.explanation import describe_plan
 from sfumato.analyst.report.layout import capitalise, render_page, tabulate
 from sfumato.shared.plan import SketchPlan, make_statement, plan_to_json
 from sfumato.shared.plan.people import find_person_doubt
+from sfumato.shared.plan.rules import MAX_LABEL_SETS
 from sfumato.shared.plan.statement import EXACTLY, describe_helper, describe_release
 from sfumato.shared.wire.access import list_readers
 from sfumato.shared.wire.objects import studies
@@ -31,6 +33,8 @@ QUESTIONS = {
     "end": "When the study ends, and who deletes it",
 }
 """What no program knows; the operator states it."""
+_MOST_VARIED = MAX_LABEL_SETS.bit_length() - 1
+"""Labels of a plan that can have several values: it declares so many sets of them."""
 _ELSEWHERE = {"protects", "not covered", "public", "warning", "expect"}
 
 
@@ -55,7 +59,7 @@ class Dossier:
     agents
         Devices by the version of their agent.
     singled_out
-        Labels that only one device has, beside those that were excluded.
+        Labels, and combinations of them, that only one device has, beside those that were excluded.
     receivers
         Hosts of the webhooks that get alarms.
     audit
@@ -91,17 +95,16 @@ def collect_dossier(
     alarms = list(client.alarms(study_id))
     targets = {study_id, *(key.key_id for key in keys), *(each.alarm_id for each in alarms)}
     targets |= {each.device_id for each in devices}
-    counted = (each.labels.items() for each in devices if each.state != "excluded")
-    labels = Counter(label for held in counted for label in held)
     said = (each.heartbeat for each in devices)
-    doubt = find_person_doubt(plan)
+    seen = _count_records(plan, found)
+    doubt = find_person_doubt(plan, records_a_day=seen)
     return Dossier(
         made=made,
         server=client.url,
         stated={name: text for name, text in stated.items() if text},
         open_questions=[name for name in QUESTIONS if not stated.get(name)],
         study=found,
-        statement=make_statement(plan, records_a_day=_count_records(plan, found)).describe(),
+        statement=make_statement(plan, records_a_day=seen).describe(),
         privacy=privacy,
         doubts=[*privacy.warnings, *([] if doubt is None else [doubt])],
         plan=plan_to_json(plan),
@@ -110,11 +113,27 @@ def collect_dossier(
         keys=keys,
         left=[client.device(each.device_id) for each in devices if each.state != "enrolled"],
         agents=dict(Counter(each.agent if each else "of unknown version" for each in said)),
-        singled_out=[f"{name}={value}" for (name, value), n in labels.items() if n == 1],
+        singled_out=_find_singled_out(each.labels for each in devices if each.state != "excluded"),
         # A webhook's path may be a secret.
         receivers=sorted({urlsplit(each.url).hostname or "" for each in alarms}),
         audit=[each for each in client.audit() if each.target in targets],
     )
+
+
+def _find_singled_out(labels: Iterable[Mapping[str, str]]) -> list[str]:
+    """Find the labels that only one device has, and combinations that no part of singles out."""
+    counts: Counter[tuple[tuple[str, str], ...]] = Counter()
+    for held, n_devices in Counter(tuple(sorted(each.items())) for each in labels).items():
+        for size in range(1, min(len(held), _MOST_VARIED) + 1):
+            counts.update(dict.fromkeys(combinations(held, size), n_devices))
+    single = [each for each, n in counts.items() if n == 1]
+    known = set(single)
+    found = (
+        each
+        for each in sorted(single, key=len)
+        if known.isdisjoint(combinations(each, len(each) - 1))
+    )
+    return [" with ".join(f"{name}={value}" for name, value in each) for each in found]
 
 
 def _count_records(plan: SketchPlan, study: studies.StudyBody) -> int | None:
@@ -227,8 +246,9 @@ def _describe_devices(dossier: Dossier) -> Iterator[str]:
     yield f"<p>{escape(capitalise(agents))}</p>"
     if dossier.singled_out:
         yield (
-            "<p>Caution: only one device has each of these labels, so an answer for the label is "
-            f"an answer about its device: {escape(', '.join(dossier.singled_out))}.</p>"
+            "<p>Caution: only one device has each of these labels, or all labels of a "
+            "combination, so an answer for them is an answer about its device: "
+            f"{escape(', '.join(dossier.singled_out))}.</p>"
         )
     rows = (
         (each.device_id[:12], each.state, _show_day(each.excluded or each.revoked), each.reason)

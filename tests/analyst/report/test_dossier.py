@@ -106,7 +106,10 @@ def test_a_page_has_no_script_and_names_of_others_are_text() -> None:
 
 
 def test_a_person_is_judged_at_the_records_that_devices_have_made() -> None:
-    said = make().statement
+    found = make()
+    assert "makes about 288 a day is protected" in found.doubts[-1]
+    assert "one every five minutes" not in render_dossier(found)
+    said = found.statement
     assert "makes about 288 a day is protected in the 14 windows of two weeks at epsilon" in said
     assert "makes 288 a day, one every five minutes," in make(n_records=None).statement
 
@@ -124,6 +127,27 @@ def test_a_label_that_one_device_alone_has_is_named() -> None:
     # The other device in the north was excluded; a revoked one stays in the sums.
     assert make().singled_out == ["site=north", "site=south"]
     assert "an answer about its device: site=north, site=south" in render_dossier(make())
+
+
+def test_a_combination_that_only_one_device_has_is_listed_by_its_shortest_part() -> None:
+    answers = list_answers()
+    sites, models, floors = ["north"] * 3 + ["south"] * 2, "aabbb", "11122"
+    held = zip(sites, models, floors, strict=True)
+    names = ("site", "model", "floor")
+    answers[f"{STUDY}/devices"] = [
+        sample(
+            DeviceBody,
+            device_id=f"{i}c" * 32,
+            state="enrolled",
+            labels=dict(zip(names, values, strict=True)),
+        )
+        for i, values in enumerate(held)
+    ]
+    with connect(answers) as client:
+        found = collect_dossier(client, SAMPLE_ID, made="now", stated={})
+    # The third device; all three of its labels single it out too, but say no more.
+    assert found.singled_out == ["floor=1 with model=b", "model=b with site=north"]
+    assert "model=b with site=north" in render_dossier(found)
 
 
 def test_a_webhook_is_shown_by_its_host_and_an_actor_by_its_name() -> None:
