@@ -44,6 +44,9 @@ class Cells:
         Distance of neighbouring values; 0 without one.
     counts, noise
         Records of each, and the variance of the noise of that: shape ``(J,)``.
+    n_hidden
+        Standard deviation of the noise among values that are no multiples of the step: as many
+        records may be there, and in no cell.
     """
 
     first: Floats
@@ -51,6 +54,7 @@ class Cells:
     step: float
     counts: Floats
     noise: Floats
+    n_hidden: float = 0.0
 
     @property
     def n_cells(self) -> int:
@@ -130,6 +134,7 @@ def list_cells(found: Marginal, step: float, bounds: tuple[float, float]) -> Cel
     last = np.clip(edges[1:], lower, upper)[is_inside]
     counts = found.bins[is_inside]
     noise = np.full(len(counts), variance)
+    n_hidden = 0.0
     beyond = (
         (found.below + float(np.sum(found.bins[is_below])), 1 + int(np.sum(is_below))),
         (found.above + float(np.sum(found.bins[is_above])), 1 + int(np.sum(is_above))),
@@ -139,6 +144,7 @@ def list_cells(found: Marginal, step: float, bounds: tuple[float, float]) -> Cel
         kept = np.flatnonzero(n_values)
         if len(kept) >= 2:
             first, last = starts[kept], starts[kept] + (n_values[kept] - 1.0) * step
+            n_hidden = math.sqrt(variance * (len(counts) - len(kept)))
             counts, noise = counts[kept], noise[kept]
         else:
             step = 0.0
@@ -153,7 +159,14 @@ def list_cells(found: Marginal, step: float, bounds: tuple[float, float]) -> Cel
     ]
     for place, (count, n_bins), at in ((lower, beyond[0], 0), (upper, beyond[1], -1)):
         columns = _stand_on(columns, place, count, n_bins * variance, at, step)
-    return Cells(first=columns[0], last=columns[1], step=step, counts=columns[2], noise=columns[3])
+    return Cells(
+        first=columns[0],
+        last=columns[1],
+        step=step,
+        counts=columns[2],
+        noise=columns[3],
+        n_hidden=n_hidden,
+    )
 
 
 def _stand_on(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -45,6 +45,7 @@ LENGTHEN: Final = 1.1
 """Factor of standard errors: the three numbers are themselves uncertain."""
 _HIDDEN: Final = 0.5
 """The share of the records that a tail may hide, in units of the largest error of a share."""
+_APART: Final = 0.5
 _ROUND: Final = 1e-9
 _UNIFORM: Final = 1.0 / math.sqrt(12.0)
 
@@ -63,12 +64,15 @@ class Distribution:
         Covariance of the sums of the first shares, of 1 to J of them: ``(J, J)``.
     draws
         Sums that may be true, one row for each draw of the densities: shape ``(n, J + 1)``.
+    hidden
+        A share of the records that may be in no cell, because they are no multiples of the step.
     """
 
     cells: Cells
     shares: Floats
     covered: NDArray[np.float32]
     draws: NDArray[np.float32]
+    hidden: float = 0.0
 
     @cached_property
     def reached(self) -> Floats:
@@ -148,8 +152,10 @@ class Distribution:
         cuts = (
             self.measure_cut(part) * abs(float(values[part.cell]) - mean) for part in (low, high)
         )
-        error = math.hypot(math.sqrt(square) / total, lean, *(each / total for each in cuts))
         variance = float(np.sum(held * ((values - mean) ** 2 + spread**2))) / total
+        # Records in no cell have another mean, by about half a deviation.
+        apart = _APART * self.hidden * math.sqrt(max(0.0, variance))
+        error = math.hypot(math.sqrt(square) / total, lean, apart, *(each / total for each in cuts))
         return min(share, 1.0), mean, error, max(0.0, variance)
 
     def measure_tails(self) -> tuple[float, float]:
@@ -246,7 +252,8 @@ def combine(
         elsewhere=sharp @ sharp.T / cells.n_cells**2,
     )
     # Columns have noise of their own, and so draws of their own.
-    return _follow(cells, mean, model, n_draws=posterior.n_draws, seed=axis)
+    found = _follow(cells, mean, model, n_draws=posterior.n_draws, seed=axis)
+    return replace(found, hidden=cells.n_hidden / n_records)
 
 
 def _follow(cells: Cells, mean: Floats, model: _Model, *, n_draws: int, seed: int) -> Distribution:

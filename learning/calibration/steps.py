@@ -19,6 +19,8 @@ _LEAST_EMPTY: Final = 0.3
 """Least part of the bins that must be empty if the step is true."""
 _LEAST_BINS: Final = 8
 _CHANCE: Final = 3.0
+_SEEN: Final = 0.03
+"""Least share of the records beside a step that must not hide in noise: many people round."""
 _SURE: Final = 6.0
 _ROUND: Final = 1e-9
 _HEAP_SHARE: Final = 0.02
@@ -101,4 +103,5 @@ def _are_empty(left: Floats, all_bins: Floats, deviation: float) -> bool:
     noise = deviation * math.sqrt(left.size)
     expected = float(np.sum(all_bins)) * left.size / max(1, all_bins.size)
     is_enough = _LEAST_EMPTY * all_bins.size <= left.size <= all_bins.size - 2
-    return is_enough and float(np.sum(left)) <= _CHANCE * noise and expected >= _SURE * noise
+    few = max(noise, min(_CHANCE * noise, _SEEN * float(np.sum(all_bins))))
+    return is_enough and float(np.sum(left)) <= few and expected >= _SURE * noise

@@ -180,6 +180,25 @@ def test_a_mean_allows_for_records_that_noise_hides_in_a_tail() -> None:
     assert (share, mean, error, variance) == pytest.approx((1.0, 0.5, 0.01, 0.25))
 
 
+def test_a_mean_allows_for_records_beside_the_multiples_of_a_step() -> None:
+    marginal = count(heap(np.random.default_rng(8)), noise=60.0, seed=8)
+    cells = list_cells(marginal, 1.0, BOX)
+    assert cells.n_hidden == pytest.approx(
+        math.sqrt(marginal.noise.variance * (len(marginal.bins) - cells.n_cells)), rel=0.1
+    )
+    assert list_cells(marginal, 0.0, BOX).n_hidden == 0.0
+    shares = cells.counts / cells.counts.sum()
+    found = Distribution(
+        cells=cells,
+        shares=shares,
+        covered=np.zeros((cells.n_cells, cells.n_cells), dtype=np.float32),
+        draws=np.zeros((1, cells.n_cells + 1), dtype=np.float32),
+        hidden=0.1,
+    )
+    _, _, error, variance = found.find_mean(*cells.whole)
+    assert error == pytest.approx(0.05 * math.sqrt(variance), rel=1e-6)
+
+
 def test_shares_add_up_to_one_and_their_errors_vanish_at_both_ends() -> None:
     values = heap(np.random.default_rng(2))
     marginal = count(values, noise=60.0, seed=2)
