@@ -42,9 +42,7 @@ def test_heaps_on_fives_do_not_hide_that_other_whole_numbers_occur() -> None:
     assert find_step(count(np.clip(values, 0.0, 100.0), noise=20.0)) == 1.0
 
 
-def test_noise_that_would_hide_one_record_in_five_seldom_lets_a_rounded_column_pass_for_a_step() -> (
-    None
-):
+def test_where_noise_could_hide_a_fifth_a_rounded_column_seldom_passes_for_a_step() -> None:
     """One in five seeds does; with a probability below 0.001 more than 16 of 40 would."""
     rng = np.random.default_rng(4)
     values = rng.normal(45.0, 15.0, 10_000)
