@@ -12,7 +12,7 @@ from sqlalchemy import Connection, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from sfumato.aggregator.base.sqlite import connector_of
+from sfumato.aggregator.base.sqlite import connector_of, identify_file
 from sfumato.shared.errors import ConfigError, TransportError
 
 _BUSY_TIMEOUT_MS = 15_000
@@ -100,7 +100,7 @@ def _prepare_sqlite(engine: AsyncEngine) -> None:
         for pragma in _PRAGMAS:
             cursor.execute(pragma)
         cursor.close()
-        record.info[_FILE] = (path, _identify_file(path))
+        record.info[_FILE] = (path, connection.driver_connection.file)
 
     @event.listens_for(engine.sync_engine, "begin")
     def begin(connection: Connection) -> None:
@@ -123,7 +123,7 @@ def require_same_file(connection: AsyncConnection) -> None:
     if opened is None or opened.dialect.name != "sqlite":
         return
     path, identity = opened.info[_FILE]
-    if identity == _identify_file(path):
+    if identity == identify_file(path):
         return
     opened.invalidate()
     raise _unavailable() from FileNotFoundError(f"{path} was removed, or another file is there")
@@ -145,14 +145,6 @@ async def empty_log(connection: AsyncConnection) -> bool:
         await cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
         await cursor.close()
     return not is_busy
-
-
-def _identify_file(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 @contextmanager

@@ -78,7 +78,9 @@ class _Cursor(aiosqlite.Cursor):
 
 
 class _Connection(aiosqlite.Connection):
-    """Makes its cursors without a visit."""
+    """Makes its cursors without a visit, and knows which file was there before it was opened."""
+
+    file: tuple[int, int] | None = None
 
     def cursor(self) -> _Cursor:  # type: ignore[override]
         return _Cursor(self, self._conn.cursor())
@@ -90,9 +92,10 @@ def connector_of(database_url: str) -> Callable[[], Awaitable[aiosqlite.Connecti
     It creates no file: a path with a typing error would be an empty database.
     """
     url = make_url(database_url)
+    path = Path(url.database or "").absolute()
     arguments, options = url.get_dialect()().create_connect_args(url)
     if url.database and not url.database.startswith("file:"):
-        arguments = [f"{Path(url.database).absolute().as_uri()}?mode=rw"]
+        arguments = [f"{path.as_uri()}?mode=rw"]
         options["uri"] = True
     # Cursors are made, and closed when idle, outside the thread.
     options["check_same_thread"] = False
@@ -100,6 +103,17 @@ def connector_of(database_url: str) -> Callable[[], Awaitable[aiosqlite.Connecti
     def connect() -> Awaitable[aiosqlite.Connection]:
         connection = _Connection(partial(sqlite3.connect, *arguments, **options), _AT_ONCE)
         connection._thread.daemon = True
+        # Before: a file that takes its place later is none that this connection writes to.
+        connection.file = identify_file(path)
         return connection
 
     return connect
+
+
+def identify_file(path: Path) -> tuple[int, int] | None:
+    """Return the identity of the file at a path, which a file that replaces it does not have."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

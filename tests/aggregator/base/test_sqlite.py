@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sfumato.aggregator.base.engine import create_engine
+from sfumato.aggregator.base.store import Store
+from sfumato.shared.errors import TransportError
 
 pytestmark = pytest.mark.anyio
 
@@ -131,3 +133,24 @@ async def test_rows_are_those_that_the_driver_by_itself_returns(
             assert mine.all() == its.all()
     finally:
         await plain.dispose()
+
+
+async def test_no_block_begins_on_a_file_that_was_replaced_while_it_was_opened(
+    engine: AsyncEngine,
+) -> None:
+    path = Path(engine.url.database or "")
+
+    @event.listens_for(engine.sync_engine, "connect", insert=True, once=True)
+    def replace(*_: object) -> None:
+        path.rename(path.with_name("removed.sqlite"))
+        path.touch()
+
+    store = Store(engine)
+    with pytest.raises(TransportError, match="does not answer"):
+        async with store.begin(write=True):
+            pass
+    async with store.begin(write=True) as transaction:
+        await transaction.connection.execute(text("CREATE TABLE kept (i)"))
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("kept",)]
+    connection.close()
