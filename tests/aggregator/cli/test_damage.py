@@ -137,9 +137,9 @@ async def test_nothing_is_acknowledged_into_a_file_that_is_gone(
                 copy.rename(path)
             statuses = [await put(desk, study, 5) for _ in range(20)]
     if is_replaced:
-        # Each connection finds out by itself; then the file that is there now is used.
-        assert statuses[0] == 503
-        assert sorted(set(statuses)) == [200, 201, 503]
+        # Each connection finds out by itself; one that is opened now uses the file that is there.
+        assert set(statuses) <= {200, 201, 503}
+        assert statuses.count(201) == 1
         assert statuses.index(201) < statuses.index(200)
         with sqlite3.connect(path) as connection:
             (stored,) = connection.execute("SELECT count(*) FROM sketches").fetchone()
