@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,7 @@ from sfumato.learning.calibration.words import describe_columns, describe_limits
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.histogram import (
     QUANTILES,
+    BinNoise,
     Marginal,
     QuantileBands,
     estimate_bands,
@@ -154,7 +156,7 @@ def _describe_quantiles(bands: QuantileBands, estimates: Iterable[float]) -> lis
 
 def _describe_number(marginal: Marginal, unit: str, most_bars: int) -> MarginalBody:
     n, noise = marginal.n_records, marginal.noise
-    critical = find_critical(noise, marginal.bins.size + 3, np.random.default_rng(_SEED))
+    critical = _find_critical(noise, marginal.bins.size + 3)
     bands = estimate_bands(marginal, critical=critical)
     hull = find_hull(marginal)
     ends = [float(end) for end in marginal.data_edges[[hull.first, hull.stop]]]
@@ -173,6 +175,12 @@ def _describe_number(marginal: Marginal, unit: str, most_bars: int) -> MarginalB
         missing=marginal.missing / n,
         error=noise.deviation / n,
     )
+
+
+@lru_cache(maxsize=64)
+def _find_critical(noise: BinNoise, n_bins: int) -> float:
+    """Simulate it once for all dimensions of equal noise, and for every later look."""
+    return find_critical(noise, n_bins, np.random.default_rng(_SEED))
 
 
 def _join_bins(marginal: Marginal, hull: Hull, most_bars: int) -> Iterator[BarBody]:
