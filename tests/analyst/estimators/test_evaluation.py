@@ -101,7 +101,7 @@ def test_what_cannot_hold_is_refused_and_nothing_is_spent(name: str) -> None:
 
 
 def test_an_evaluation_of_sketches_of_others_adds_to_what_they_cost() -> None:
-    made = make("compressive").fit(make_records())
+    made = make("compressive", max_records=3000).partial_fit(make_records())
     found = make("compressive").fit_sketch(made.release_)
     assert found.guarantee_.epsilon == 8
     found.evaluate(make_records(500), epsilon="1")
@@ -109,7 +109,7 @@ def test_an_evaluation_of_sketches_of_others_adds_to_what_they_cost() -> None:
     assert "epsilon = 9" in found.decode().describe()
     assert found.result_.body.privacy.epsilon == "9"
     # Sketches that come later do not take back what the evaluation has cost.
-    found.fit_sketch(make("compressive").fit(make_records()).release_)
+    found.fit_sketch(make("compressive", max_records=3000).partial_fit(make_records()).release_)
     assert found.guarantee_.epsilon == 9
     assert "epsilon = 9" in found.describe()
     assert found.result_.body.privacy.epsilon == "9"
@@ -117,13 +117,14 @@ def test_an_evaluation_of_sketches_of_others_adds_to_what_they_cost() -> None:
 
 def test_an_evaluation_still_counts_when_other_sketches_are_merged() -> None:
     public = {"public_seed": 1, "max_records": 3000}
-    made = [make("compressive", **public).fit(make_records(seed=seed)) for seed in (0, 1)]
-    found, other = (make("compressive").fit_sketch(each.release_) for each in made)
+    made = [make("compressive", **public).partial_fit(make_records(seed=i)) for i in range(3)]
+    first, second, _ = (each.release_ for each in made)
+    found, other = (make("compressive").fit_sketch(each) for each in (first, second))
     found.evaluate(make_records(500), epsilon="1")
     found.merge(other)
     assert found.guarantee_.epsilon == 9
     # One of its own, of other records, costs no record more.
-    found.merge(make("compressive", **public).fit(make_records(seed=2)))
+    found.merge(made[2])
     assert found.guarantee_.epsilon == 9
     assert found.result_.body.privacy.epsilon == "9"
 

@@ -88,8 +88,9 @@ def test_the_first_look_releases_once_and_later_records_form_the_next_release() 
 def test_releases_merge_with_their_noise() -> None:
     records = make_records()
     public: dict[str, Any] = {"public_seed": "shared", "max_records": 4000}
-    left = make_private(**public).fit(records[:3000])
-    right = make_private(**public).fit(records[3000:])
+    left = make_private(**public).partial_fit(records[:3000])
+    right = make_private(**public).partial_fit(records[3000:])
+    assert left.release().payload != right.release().payload
     left.merge(right)
     assert compare(records, left.cluster_centers_) < 1.1
     assert left.n_records_seen_ == 6000
@@ -106,7 +107,7 @@ def test_what_the_pilot_of_a_merged_release_took_still_counts() -> None:
     piloted = make_private(**public | {"scale": "pilot"}).fit(records[:3000])
     plan = piloted.plan_
     stated = {"epsilon": plan.release.epsilon, "scale": [each.scale for each in plan.dimensions]}
-    plain = make_private(**public | stated).fit(records[3000:])
+    plain = make_private(**public | stated).partial_fit(records[3000:])
     assert plain.guarantee_.epsilon < piloted.guarantee_.epsilon
     found = make_private().fit_sketch(plain.release_)
     found.merge(make_private().fit_sketch(piloted.release_))
@@ -117,9 +118,10 @@ def test_what_the_pilot_of_a_merged_release_took_still_counts() -> None:
 def test_sums_that_do_not_belong_together_are_not_merged() -> None:
     records = make_records(600)
     public: dict[str, Any] = {"public_seed": 1, "max_records": 600}
-    released = make_private(**public).fit(records)
+    released = make_private(**public).partial_fit(records)
+    released.release()
     with pytest.raises(PlanMismatchError, match="same public_seed, bounds, scale and max_records"):
-        released.merge(make_private(max_records=600).fit(records))
+        released.merge(make_private(max_records=600).partial_fit(records))
     with pytest.raises(ConfigError, match="has not released its sum"):
         released.merge(make_private(**public).partial_fit(records))
     with pytest.raises(ConfigError, match="has no sum yet"):
@@ -204,7 +206,7 @@ def test_what_was_spent_outlives_an_exact_fit_and_a_sketch_of_others() -> None:
         found.fit(records)
     found.set_params(refit=True).fit(records)
     assert [event.stream for event in found.events_] == ["main", "main.2"]
-    theirs = make_private().fit(records)
+    theirs = make_private(max_records=600).partial_fit(records)
     found.fit_sketch(theirs.release(), plan=theirs.plan_)
     assert [event.stream for event in found.events_] == ["main", "main.2"]
     assert found.set_params(max_records=600).partial_fit(records).n_records_seen_ == 1200
@@ -228,7 +230,7 @@ def test_an_exact_sum_that_is_to_be_private_is_not_stored_or_copied() -> None:
 def test_sketch_files_are_decoded_together_and_foreign_ones_refused(tmp_path: Path) -> None:
     records = make_records()
     public: dict[str, Any] = {"public_seed": "shared", "max_records": 4000}
-    made = [make_private(**public).fit(part) for part in (records[:3000], records[3000:])]
+    made = [make_private(**public).partial_fit(part) for part in (records[:3000], records[3000:])]
     sketches = [found.release() for found in made]
     both = make_exact().fit_sketch(sketches, plan=made[0].plan_)
     assert compare(records, both.cluster_centers_) < 1.1
@@ -236,7 +238,7 @@ def test_sketch_files_are_decoded_together_and_foreign_ones_refused(tmp_path: Pa
     assert both.guarantee_ == made[0].guarantee_
     with pytest.raises(ConfigError, match="a sketch twice"):
         make_exact().fit_sketch([sketches[0], sketches[0]], plan=made[0].plan_)
-    other = make_private().fit(records[:1000])
+    other = make_private(max_records=1000).partial_fit(records[:1000])
     with pytest.raises(PlanMismatchError, match="plan_digest"):
         make_exact().fit_sketch(other.release(), plan=made[0].plan_)
     one_pass: dict[str, Any] = {"bounds": (-12, 12), "scale": 1.0, "compute_labels": False}
@@ -245,7 +247,7 @@ def test_sketch_files_are_decoded_together_and_foreign_ones_refused(tmp_path: Pa
     assert np.array_equal(again.cluster_centers_, exact.cluster_centers_)
     with pytest.raises(ConfigError, match="cannot be read"):
         make_exact().fit_sketch(tmp_path / "none.sketch", plan=exact.plan_)
-    secret = make_private(relation="add-remove-one", max_records=6000).fit(records)
+    secret = make_private(relation="add-remove-one", max_records=6000).partial_fit(records)
     with pytest.raises(ConfigError, match="relation"):
         secret.release()
 
@@ -269,7 +271,7 @@ def test_bare_sums_are_decoded_as_a_sketch_file_is() -> None:
 
 def test_a_snapshot_of_a_server_is_decoded_as_its_sketches_are() -> None:
     public: dict[str, Any] = {"public_seed": "shared", "max_records": 4000}
-    parts = [make_private(**public).fit(part) for part in np.array_split(make_records(), 2)]
+    parts = [make_private(**public).partial_fit(each) for each in np.array_split(make_records(), 2)]
     whole = make_private(**public).fit_sketch(
         [part.release() for part in parts], plan=parts[0].plan_
     )
@@ -301,7 +303,7 @@ def test_the_command_decodes_several_files_as_the_estimator_does(
 ) -> None:
     records = make_records()
     public: dict[str, Any] = {"public_seed": "shared", "max_records": 4000}
-    made = [make_private(**public).fit(part) for part in (records[:3000], records[3000:])]
+    made = [make_private(**public).partial_fit(part) for part in (records[:3000], records[3000:])]
     paths = [tmp_path / "north.sketch", tmp_path / "south.sketch"]
     for path, found in zip(paths, made, strict=True):
         path.write_bytes(encode_sketch_file(found.release()))
