@@ -124,8 +124,8 @@ def test_tables_may_have_logarithmic_columns_and_levels(public: dict[str, Any]) 
 def test_a_table_of_polars_is_read_as_one_of_pandas_is() -> None:
     table = make_mixed(3000)
     public: dict[str, Any] = {"levels": {"colour": ["red", "green", "blue"]}, "log": ["income"]}
-    one = CompressiveKMeans(3, random_state=0, **public).fit(table)
-    other = CompressiveKMeans(3, random_state=0, **public).fit(polars.from_pandas(table))
+    one = CompressiveKMeans(3, **public).partial_fit(table)
+    other = CompressiveKMeans(3, **public).partial_fit(polars.from_pandas(table))
     assert one.release().payload == other.release().payload
     assert one.feature_names_in_.tolist() == other.feature_names_in_.tolist()
 
@@ -187,11 +187,11 @@ def test_what_a_pilot_and_its_sketch_will_cost_is_known_before() -> None:
 
 def test_one_scale_for_all_columns_is_there_for_the_asking() -> None:
     records = make_records() * [1.0, 100.0]
-    found = make_exact(scale="pooled").fit(records)
+    found = make_exact(scale="pooled").partial_fit(records)
     assert found.metric_.tolist() == [1.0, 1.0]
     assert len(set(found.plan_.scale)) == 1
     # Alike columns have one scale, and plain distances, without being asked.
-    assert make_exact().fit(make_records()).metric_.tolist() == [1.0, 1.0]
+    assert make_exact().partial_fit(make_records()).metric_.tolist() == [1.0, 1.0]
 
 
 def test_densities_of_a_logarithmic_column_are_per_unit_of_the_data() -> None:
@@ -214,8 +214,8 @@ def test_rows_of_different_lengths_are_refused() -> None:
 
 def test_numbers_of_columns_stand_for_their_names() -> None:
     records = make_records()
-    named = make_exact(scale={"x0": 1.0, "x1": 2.0}).fit(records)
-    numbered = make_exact(scale={0: 1.0, 1: 2.0}).fit(records)
+    named = make_exact(scale={"x0": 1.0, "x1": 2.0}).partial_fit(records)
+    numbered = make_exact(scale={0: 1.0, 1: 2.0}).partial_fit(records)
     assert named.release().payload == numbered.release().payload
     assert named.plan_.scale.tolist() == [1.0, 2.0]
     assert named.cluster_centers_.shape == (K, D)
