@@ -32,10 +32,12 @@ def copy_tree(tree: Path) -> Path:
     for path in ROOT.iterdir():
         if path.is_file() and not path.name.startswith("."):
             shutil.copy(path, tree)
-    # What must not ship is there to be shipped by mistake.
-    for folder in ("sfumato", *ROOMS, "benchmarks", "tests"):
+    for folder in ("sfumato", *ROOMS):
         ignored = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(ROOT / folder, tree / folder, ignore=ignored, symlinks=True)
+    # What must not ship is there to be shipped by mistake.
+    for folder in ("benchmarks", "tests"):
+        (tree / folder).symlink_to(ROOT / folder)
     return tree
 
 
