@@ -73,7 +73,7 @@ bench: .venv/.stamp-demo  ## run the quick benchmarks into benchmarks/results/la
 docs: .venv/.stamp-docs  ## build the documentation site into site/
 	@echo 'docs: building the site into site/' >&2
 	@$(VENV) -m docs.generator
-	@NO_MKDOCS_2_WARNING=1 $(VENV) -m mkdocs build --quiet --strict $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(VENV) -m mkdocs build --strict $(ARGS)
 
 docs-serve: .venv/.stamp-docs  ## show the site at http://127.0.0.1:8000 while you write
 	@NO_MKDOCS_2_WARNING=1 $(VENV) -m mkdocs serve --dev-addr 127.0.0.1:8000 $(ARGS)
