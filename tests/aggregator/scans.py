@@ -5,6 +5,8 @@ SQLite plans by its indexes alone here, so a small table is planned as a large o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, event
@@ -13,7 +15,7 @@ from sqlalchemy.engine import Engine
 LARGE = frozenset({"sketches", "devices", "retired_keys", "cells", "batches", "audit_entries"})
 """Tables that grow with devices or with time; pending sketches are gone once they are merged."""
 _MEANT = (
-    # Whole tables are counted by checks of the database, and by tests.
+    # Whole tables are counted by tests.
     "SELECT count(*) AS count_1 FROM",
     # A scrape of the metrics counts in an index.
     "SELECT batches.state, count(*)",
@@ -24,6 +26,18 @@ _MEANT = (
     "DELETE FROM audit_entries",
 )
 _PLANNED: set[str] = set()
+_WATCHED = False
+
+
+@contextmanager
+def watch() -> Iterator[None]:
+    """Watch the statements of a block."""
+    global _WATCHED  # noqa: PLW0603 - the event is of all engines
+    _WATCHED = True
+    try:
+        yield
+    finally:
+        _WATCHED = False
 
 
 def list_scanned(steps: list[str]) -> list[str]:
@@ -36,8 +50,8 @@ def list_scanned(steps: list[str]) -> list[str]:
 def refuse_scans(
     connection: Connection, cursor: Any, statement: str, parameters: Any, _: object, many: bool
 ) -> None:
-    """Plan each statement of the process once."""
-    if connection.dialect.name != "sqlite" or many or statement in _PLANNED:
+    """Plan each watched statement once."""
+    if not _WATCHED or connection.dialect.name != "sqlite" or many or statement in _PLANNED:
         return
     _PLANNED.add(statement)
     text = " ".join(statement.split())
