@@ -274,8 +274,18 @@ def test_a_decode_that_takes_long_is_cancelled(scene: Scene) -> None:
     page.wait_for("button.main")
     page.evaluate("document.querySelector('.check input').click()")
     page.evaluate("document.querySelector('input[type=number]').value = 40")
+    # The page may still be opening the latest answer, which is not the one to cancel.
+    page.evaluate(
+        "window.asked = new Promise((done) => { const send = window.fetch; window.fetch ="
+        " async (path, options) => { const answer = await send(path, options);"
+        " if (options?.method === 'POST') done(answer.clone().json()); return answer; }; })"
+        ".then((made) => { window.made = made.decode_id; }), 0"
+    )
     scene.ask()
-    page.wait("location.hash.includes('/decodes/') && !document.querySelector('.progress').hidden")
+    page.wait(
+        "window.made && location.hash.includes(window.made)"
+        " && !document.querySelector('.progress').hidden"
+    )
     assert page.evaluate("document.querySelector('button.main').disabled")
     page.evaluate("document.querySelector('.progress button').click()")
     page.wait_for(".result > p")
