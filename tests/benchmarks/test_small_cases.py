@@ -166,7 +166,8 @@ def test_a_classifier_learns_from_drawn_images(way: str) -> None:
 
 def test_the_predicted_band_stands_beside_the_share_of_runs_inside_it() -> None:
     band = predict_relative_sse(snr=64.0, n_frequencies=500, n_clusters=10, n_dimensions=10)
-    common: dict[str, Any] = {"truth_start": 1.0, "seconds": 1.0, "snr": 64.0, "n_frequencies": 500}
+    common: dict[str, Any] = {"truth_start": 1.0, "seconds": 1.0, "k_means_seconds": 1.0}
+    common |= {"snr": 64.0, "n_frequencies": 500}
     ratios = [(band.low + band.high) / 2] * 3 + [band.high + 0.1]
     trials = [Trial(relative_sse=ratio, reference="lloyd", **common) for ratio in ratios]
     figures = {figure[0]: figure[1] for figure in utility.compare(trials)}
