@@ -197,8 +197,13 @@ def test_text_is_a_type_error_and_an_empty_table_a_value_error(name: str) -> Non
     for table in TEXTS:
         with pytest.raises(TypeError, match=r"X: .* numbers"):
             kinds.make(name).fit(table)
+    empty, model = np.empty((0, 2)), kinds.make(name)
+    if model.get_params().get("relation") == "add-remove-one":
+        # That there are no records is secret.
+        model.fit(empty)
+        return
     with pytest.raises(ValueError, match="X: has no record"):
-        kinds.make(name).fit(np.empty((0, 2)))
+        model.fit(empty)
 
 
 def test_an_infinite_value_is_refused_without_epsilon_and_counts_as_missing_with_it() -> None:
