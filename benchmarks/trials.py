@@ -88,6 +88,7 @@ Recover = Callable[[DecodingProblem, int], NDArray[np.float64]]
 """From a problem and a seed to centroids of shape ``(k, d)``."""
 TrialCase = Case[Dataset, Trial]
 _TIMED = 100_000
+"""Most records of the k-means that a decode's time is compared with."""
 SKETCHER = Sketcher()
 """Exact sums that the cases of one run share."""
 
@@ -181,5 +182,10 @@ def summarise(trials: Sequence[Trial]) -> Iterator[Figure]:
         yield prefix.format("p90"), np.quantile(found, 0.9), "1", reference
     yield "median_seconds", np.median([trial.seconds for trial in trials]), "s"
     ratios = [trial.seconds / trial.k_means_seconds for trial in trials]
-    yield "median_seconds_over_k_means", np.median(ratios), "1", "KMeans(n_init=1), 1e5 records"
+    yield (
+        "median_seconds_over_k_means",
+        np.median(ratios),
+        "1",
+        "KMeans(n_init=1), at most 1e5 records",
+    )
     yield "n_frequencies", trials[0].n_frequencies

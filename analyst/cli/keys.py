@@ -113,14 +113,13 @@ def _read_expiry(text: str) -> datetime:
         # The server refuses more than ten years; a calendar overflows only later.
         seconds = min(read_period(text, "--expires"), _FAR_S)
         return datetime.now(UTC) + timedelta(seconds=seconds)
-    try:
-        return read_day(text, "--expires")[0]
-    except ConfigError as error:
+    if not re.match(r"[0-9]{4}-", text):
         raise ConfigError(
             f"must be a period, a day or a time, and is {text!r}",
             field="--expires",
             fix="write it as 90d, 12h or 2027-01-31",
-        ) from error
+        )
+    return read_day(text, "--expires")[0]
 
 
 def _describe_entry(entry: AuditBody) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ class Distribution:
             self.measure_cut(part) * abs(float(values[part.cell]) - mean) for part in (low, high)
         )
         variance = float(np.sum(held * ((values - mean) ** 2 + spread**2))) / total
-        # Records in no cell have another mean, by about half a deviation.
+        # An assumption: the mean of records in no cell is half a deviation away.
         apart = _APART * self.hidden * math.sqrt(max(0.0, variance))
         error = math.hypot(math.sqrt(square) / total, lean, apart, *(each / total for each in cuts))
         return min(share, 1.0), mean, error, max(0.0, variance)

@@ -20,7 +20,7 @@ _LEAST_EMPTY: Final = 0.3
 _LEAST_BINS: Final = 8
 _CHANCE: Final = 3.0
 _SEEN: Final = 0.03
-"""Least share of the records beside a step that must not hide in noise: many people round."""
+"""A share of records beside the step that may be noise, however many deviations it is from 0."""
 _SURE: Final = 6.0
 _ROUND: Final = 1e-9
 _HEAP_SHARE: Final = 0.02

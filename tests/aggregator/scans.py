@@ -19,7 +19,6 @@ _MEANT = (
     "SELECT count(*) AS count_1 FROM",
     # A scrape of the metrics counts in an index.
     "SELECT batches.state, count(*)",
-    "SELECT batches.flags FROM batches WHERE batches.standing = ?",
     # Tests damage these.
     "UPDATE cells SET sums=? WHERE cells.level = ?",
     "UPDATE audit_entries",

@@ -98,7 +98,7 @@ class Candidate:
     left : float (2m, n)
         Residuals of n simulated errors in that case.
     leverages : float64 (2m,)
-        Of the equations.
+        h_j of each equation.
     """
 
     fitted: Shaped

@@ -59,7 +59,7 @@ class Bounds:
     limits: Vector
 
     def hold(self, gradient: Vector) -> NDArray[np.bool_]:
-        """Tell which parameters a bound holds against their gradient: bool (p,)."""
+        """Find the parameters that a bound holds against their gradient: bool (p,)."""
         return ((self.x <= self.lower) & (gradient > 0.0)) | (
             (self.x >= self.upper) & (gradient < 0.0)
         )

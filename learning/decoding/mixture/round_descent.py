@@ -137,64 +137,48 @@ def _prepare(target: Target, fitted: Fitted, chosen: NDArray[np.intp]) -> Step:
     """Set up the normal equations of the free parameters."""
     atoms = fitted.atoms
     bounds = _bound(target, atoms, chosen)
+    priors = _weigh_priors(target, len(atoms))
     if len(bounds.x) > _MANY_PARAMETERS:
-        on_logs, on_weights = (0.0, 0.0) if target.has_weak_noise else _prior_strengths(target)
         products = Products(target, atoms, fitted.rows, chosen)
         gradient = -products.apply_transposed(fitted.residual)
-        _add_to_gradient(target, atoms, chosen, gradient)
-        priors = (on_logs, on_weights * len(atoms) ** 2)
+        _add_gradient(atoms, chosen, priors, gradient)
         return MatrixFreeStep.at(bounds, gradient, products, priors)
     jacobian = compute_jacobian(target, atoms, fitted.rows, chosen)
     gradient, hessian = form_products(jacobian, fitted.residual)
-    _add_to_gradient(target, atoms, chosen, gradient)
-    _add_to_hessian(target, atoms, chosen, hessian)
+    _add_gradient(atoms, chosen, priors, gradient)
+    n_atoms, q = len(atoms), len(chosen)
+    logs, weights = slice(-n_atoms - q, -n_atoms), slice(-n_atoms, None)
+    hessian[logs, logs] += priors[0] * (np.eye(q) - 1.0 / n_atoms)
+    hessian[weights, weights] += priors[1] * np.eye(n_atoms)
     return freeze_held(bounds, jacobian, gradient, hessian)
 
 
-def _prior_strengths(target: Target) -> tuple[float, float]:
-    """Return p_L and p_a."""
-    return (
-        target.noise_variance / (2.0 * _TAU_LOG_VARIANCE**2),
-        target.noise_variance / (2.0 * _TAU_WEIGHT**2),
-    )
+def _weigh_priors(target: Target, n_atoms: int) -> tuple[float, float]:
+    """Return p_L and p_a K^2; 0 at weak noise."""
+    if target.has_weak_noise:
+        return 0.0, 0.0
+    half = target.noise_variance / 2.0
+    return half / _TAU_LOG_VARIANCE**2, half * n_atoms**2 / _TAU_WEIGHT**2
 
 
 def _compute_penalty(target: Target, atoms: Atoms) -> float:
     """Compute the priors' part of f."""
-    if target.has_weak_noise or len(atoms) == 0:
+    if len(atoms) == 0:
         return 0.0
-    on_logs, on_weights = _prior_strengths(target)
+    on_logs, on_weights = _weigh_priors(target, len(atoms))
     logs = atoms.log_variances - np.mean(atoms.log_variances)
-    weights = len(atoms) * atoms.weights - 1.0
+    weights = atoms.weights - 1.0 / len(atoms)
     return float(on_logs * logs @ logs + on_weights * weights @ weights)
 
 
-def _add_to_gradient(
-    target: Target, atoms: Atoms, chosen: NDArray[np.intp], gradient: Vector
+def _add_gradient(
+    atoms: Atoms, chosen: NDArray[np.intp], priors: tuple[float, float], gradient: Vector
 ) -> None:
     """Add the priors' half-gradient in place."""
-    if target.has_weak_noise:
-        return
-    on_logs, on_weights = _prior_strengths(target)
     n_atoms, q = len(atoms), len(chosen)
-    first = q * target.n_dimensions
-    deviations = atoms.log_variances - np.mean(atoms.log_variances)
-    gradient[first : first + q] += on_logs * deviations[chosen]
-    gradient[first + q :] += on_weights * n_atoms * (n_atoms * atoms.weights - 1.0)
-
-
-def _add_to_hessian(
-    target: Target, atoms: Atoms, chosen: NDArray[np.intp], hessian: Vector
-) -> None:
-    """Add the priors' half-Hessian in place."""
-    if target.has_weak_noise:
-        return
-    on_logs, on_weights = _prior_strengths(target)
-    n_atoms, q = len(atoms), len(chosen)
-    first = q * target.n_dimensions
-    logs, weights = slice(first, first + q), slice(first + q, None)
-    hessian[logs, logs] += on_logs * (np.eye(q) - 1.0 / n_atoms)
-    hessian[weights, weights] += on_weights * n_atoms**2 * np.eye(n_atoms)
+    logs = atoms.log_variances - np.mean(atoms.log_variances)
+    gradient[-n_atoms - q : -n_atoms] += priors[0] * logs[chosen]
+    gradient[-n_atoms:] += priors[1] * (atoms.weights - 1.0 / n_atoms)
 
 
 def _pack(atoms: Atoms, chosen: NDArray[np.intp]) -> Vector:

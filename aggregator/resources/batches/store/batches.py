@@ -38,6 +38,8 @@ BATCHES = derive_table(
     Index(None, "study_id", "created", "batch_id"),
     # For the workers, who look for what is due.
     Index(None, "state", "next_at"),
+    # For the metrics, which look for what is flagged.
+    Index(None, "standing"),
     order=("created", "batch_id"),
     is_newest_first=True,
 )
