@@ -31,3 +31,20 @@ def test_fits_that_do_not_agree_are_made_again_up_to_the_limit() -> None:
     fits = fit_clusters(target, 4, n_replicates=3, rng=rng, monitor=QUIET)
     assert len(fits) == 3
     assert count_agreeing(target, fits) < 2
+
+
+@pytest.mark.parametrize(("noise_variance", "n_fits"), [(3e-6, 1), (1e-5, 2)])
+def test_one_large_fit_that_leaves_only_noise_is_enough_where_noise_hides_no_misplaced_cluster(
+    noise_variance: float, n_fits: int
+) -> None:
+    rng = np.random.default_rng(3)
+    atoms = Atoms(
+        centres=rng.uniform(-6.0, 6.0, size=(140, 5)),
+        log_variances=np.zeros(140),
+        weights=np.full(140, 1.0 / 140.0),
+    )
+    target = draw_target(
+        rng, n_dimensions=5, atoms=atoms, n_frequencies=1_000, noise_variance=noise_variance
+    )
+    fits = fit_clusters(target, 140, n_replicates=2, rng=rng, monitor=QUIET)
+    assert len(fits) == n_fits
