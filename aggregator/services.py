@@ -30,6 +30,7 @@ from sfumato.aggregator.resources.jobs.service.watch import JobWatch
 from sfumato.aggregator.resources.keys.service.audit import AuditService
 from sfumato.aggregator.resources.keys.service.idempotency import IdempotencyService
 from sfumato.aggregator.resources.keys.service.keys import KeyService
+from sfumato.aggregator.resources.keys.service.sign_in import SignInService
 from sfumato.aggregator.resources.parts import Parts
 from sfumato.aggregator.resources.sketches.service.merger import Merger
 from sfumato.aggregator.resources.sketches.service.sketches import SketchService
@@ -62,6 +63,7 @@ class Services:
         self.decodes = DecodeService(parts, self.snapshots)
         self.publishing = PublishingService(parts)
         self.keys = KeyService(parts)
+        self.sign_in = SignInService(parts, self.keys)
         self.idempotency = IdempotencyService(parts)
         self.analyses = AnalysisService(parts, self.snapshots)
         self.advising = AdviceService(parts)

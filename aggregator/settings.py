@@ -39,7 +39,7 @@ def normalise_database_url(text: str) -> str:
     return f"{drivers.get(scheme, scheme)}://{rest}"
 
 
-def list_origins(text: str) -> list[str]:
+def list_parts(text: str) -> list[str]:
     """Return the parts of a list with commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -97,6 +97,20 @@ class Settings(BaseSettings):
     helper_url, helper_api_key, helper_ca
         Address of the second server of secure sums, the key that its operator gave, and a PEM file
         with the authority of its certificate where that is not a public one.
+    oidc_issuer, oidc_client_id, oidc_client_secret, oidc_ca
+        The OpenID provider by which people sign in to the page, as its own document states it; what
+        it calls this server; and a PEM file with the authority of its certificate where that is not
+        a public one. Register `page_url` with a slash at its end as the redirect URI.
+    oidc_scopes
+        Scopes to ask for; some providers state groups only with `groups`.
+    oidc_groups_claim
+        Claim that lists the groups of a person; dots lead into objects, as in `realm_access.roles`.
+    oidc_operators, oidc_analysts, oidc_viewers
+        Groups whose members get a key of that scope, separated by commas; the first that fits.
+    oidc_hours
+        Hours after which people have to sign in again.
+    oidc_contact
+        Whom to ask for a place in a group, such as `it@example.org`; shown to those who have none.
     metrics_key
         Key of at least 16 characters that `/metrics` is read with; without one it takes the key of
         an operator alone, and needs the database for that.
@@ -134,6 +148,17 @@ class Settings(BaseSettings):
     helper_url: str | None = None
     helper_api_key: Annotated[str | None, Field(repr=False)] = None
     helper_ca: Path | None = None
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_client_secret: Annotated[str | None, Field(repr=False)] = None
+    oidc_ca: Path | None = None
+    oidc_scopes: Annotated[str, Field(pattern=r"^openid( [!-~]+)*$")] = "openid profile email"
+    oidc_groups_claim: Annotated[str, Field(min_length=1)] = "groups"
+    oidc_operators: str = ""
+    oidc_analysts: str = ""
+    oidc_viewers: str = ""
+    oidc_hours: Annotated[float, Field(gt=0, le=168)] = 8.0
+    oidc_contact: str = "the operator of this server"
     metrics_key: Annotated[str | None, Field(repr=False, min_length=16)] = None
     log_format: Literal["console", "json"] = "console"
 
@@ -166,7 +191,7 @@ class Settings(BaseSettings):
     @field_validator("web_origins")
     @classmethod
     def _are_origins(cls, value: str) -> str:
-        for part in list_origins(value):
+        for part in list_parts(value):
             if part != "*" and not _ORIGIN.fullmatch(part):
                 raise ValueError(f"must be origins such as https://app.example, and has {part!r}")
         return value

@@ -44,8 +44,10 @@
     │   └── UnreadVersionError       the request does not state the version that it changes
     ├── AccessError                  a key or token is missing, unknown, used up or revoked
     │   └── ForbiddenError           the key is valid, but does not permit this
+    │       └── SignInRefusedError   the person is in no group that may sign in
     ├── TransportError               the server did not answer, or refused
     │   ├── HelperError              the second server of a secure sum cannot be used
+    │   ├── ProviderError            the provider by which people sign in cannot be used
     │   ├── OverloadedError          too many requests in all, or from one sender
     │   └── SlowRequestError         a request did not arrive in time
     └── DecodingError                a decoding problem is ill-posed
@@ -257,12 +259,20 @@ class ForbiddenError(AccessError):
     """The key is valid, but does not permit this."""
 
 
+class SignInRefusedError(ForbiddenError):
+    """The provider knows the person, who is in no group that may sign in."""
+
+
 class TransportError(SketchError):
     """The server did not answer, or refused."""
 
 
 class HelperError(TransportError):
     """The second server of a secure sum cannot be reached, or is not the plan's."""
+
+
+class ProviderError(TransportError):
+    """The OpenID provider does not answer, or its answer cannot be accepted."""
 
 
 class OverloadedError(TransportError):

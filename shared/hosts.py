@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
+from urllib.parse import urlsplit
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -24,6 +25,14 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_private(url: object) -> TypeGuard[str]:
+    """Return whether nobody on the way reads what goes to an address: https, or this machine."""
+    parts = urlsplit(url if isinstance(url, str) else "")
+    host = parts.hostname or ""
+    is_near = parts.scheme == "http" and is_loopback(host)
+    return bool(host) and (parts.scheme == "https" or is_near)
 
 
 def read_address(text: str) -> Address:

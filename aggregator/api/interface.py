@@ -49,7 +49,7 @@ from sfumato.aggregator.api.responses import ANY_CALL, describe_problems
 from sfumato.aggregator.api.web_origins import WebOrigins
 from sfumato.aggregator.metrics import Metrics
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.settings import Settings, list_origins
+from sfumato.aggregator.settings import Settings, list_parts
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -151,7 +151,7 @@ def create_interface(
     )
     app.add_middleware(Door, services=services, queue=queue)
     if settings.web_origins:
-        app.add_middleware(WebOrigins, origins=list_origins(settings.web_origins))
+        app.add_middleware(WebOrigins, origins=list_parts(settings.web_origins))
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Observe, metrics=app.state.metrics)
     return app

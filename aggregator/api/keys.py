@@ -17,6 +17,8 @@ from sfumato.shared.wire.objects.studies import (
     KeyRequest,
     NewKeyBody,
     Paged,
+    SignInBody,
+    SignInRequest,
 )
 
 router = APIRouter(tags=["operators"])
@@ -37,6 +39,22 @@ async def create_key(body: KeyRequest, services: ServicesDep, operator: Caller) 
 @serves(router, Keys.get_own_key)
 async def get_own_key(key: Caller) -> KeyBody:
     return make_body(KeyBody, key)
+
+
+@serves(router, Keys.get_sign_in)
+async def get_sign_in(services: ServicesDep) -> SignInBody:
+    return SignInBody(address=await services.sign_in.make_address())
+
+
+@serves(router, Keys.sign_in)
+async def sign_in(body: SignInRequest, services: ServicesDep) -> NewKeyBody:
+    secret, record = await services.sign_in.redeem(body.code, body.verifier, body.nonce)
+    return make_body(NewKeyBody, record, key=secret)
+
+
+@serves(router, Keys.sign_out)
+async def sign_out(key: Caller, services: ServicesDep) -> KeyBody:
+    return make_body(KeyBody, await services.sign_in.end(key))
 
 
 @serves(router, Keys.list_keys)

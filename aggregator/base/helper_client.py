@@ -5,15 +5,15 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self, get_args
-from urllib.parse import urlsplit
 
 import httpx
 
 from sfumato.aggregator.settings import Settings
 from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.errors import ConfigError, HelperError, NotFoundError, SketchError
-from sfumato.shared.hosts import is_loopback
+from sfumato.shared.hosts import is_private
 from sfumato.shared.http_client import PROXY_FIX, open_async_client
 from sfumato.shared.plan import SketchPlan, compute_plan_digest
 from sfumato.shared.sharing.batches import BatchKey
@@ -63,13 +63,13 @@ class HelperClient:
                 fix="state helper_url and helper_api_key in the settings of server and workers; "
                 "the helper's operator makes the key with `sfumato helper key`",
             )
-        require_private_address(url)
+        require_private_address(url, field="helper_url")
         self._url = url.rstrip("/")
         self._http = open_async_client(
             self._url,
             headers={"Authorization": f"Bearer {key}"},
             timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S),
-            verify=_make_context(settings),
+            verify=make_context(url, settings.helper_ca, field="helper_ca"),
             transport=transport,
         )
 
@@ -182,7 +182,7 @@ class HelperClient:
         raise _read_problem(answer, self._url)
 
 
-def require_private_address(url: str) -> None:
+def require_private_address(url: str, *, field: str) -> None:
     """Refuse an address that others on the way could read.
 
     Raises
@@ -190,27 +190,30 @@ def require_private_address(url: str) -> None:
     ConfigError
         It is not https, except on this machine.
     """
-    parts = urlsplit(url)
-    if parts.scheme == "https" and parts.hostname:
-        return
-    if parts.scheme == "http" and parts.hostname and is_loopback(parts.hostname):
-        return
-    raise ConfigError(
-        "must begin with https://: the key could be read on the way",
-        field="helper_url",
-        fix="write it as https://helper.example.org; http:// is for this machine alone",
-    )
+    if not is_private(url):
+        raise ConfigError(
+            "must begin with https://: keys could be read on the way",
+            field=field,
+            fix="write it as https://host.example.org; http:// is for this machine alone",
+        )
 
 
-def _make_context(settings: Settings) -> ssl.SSLContext:
-    if not (settings.helper_url or "").startswith("https:"):
+def make_context(url: str, authority: Path | None, *, field: str) -> ssl.SSLContext:
+    """Return what verifies the certificate of a server.
+
+    Raises
+    ------
+    ConfigError
+        The file of its authority cannot be read.
+    """
+    if not url.startswith("https:"):
         # Without the authorities, which take longer to read than many a call.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        return ssl.create_default_context(cafile=settings.helper_ca)
+        return ssl.create_default_context(cafile=authority)
     except OSError as error:
         raise ConfigError(
-            f"cannot be read ({error})", field="helper_ca", fix="name a PEM file"
+            f"cannot be read ({error})", field=field, fix="name a PEM file"
         ) from error
 
 

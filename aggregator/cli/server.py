@@ -8,7 +8,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from sqlalchemy import make_url
 
 from sfumato.aggregator.app import create_app
+from sfumato.aggregator.base.clock import SystemClock
 from sfumato.aggregator.base.store import open_store
 from sfumato.aggregator.cli.connections import KEEP_ALIVE_S, BoundedProtocol, allow_many_connections
 from sfumato.aggregator.database.schema import prepare_database
@@ -45,7 +46,7 @@ def run_server(settings: Settings) -> int:
     # First, so that a refused start leaves no database behind.
     with _listen(settings) as listener:
         # Before the server starts, so that an error is one line.
-        asyncio.run(_prepare(settings.database_url))
+        redirect_uri = asyncio.run(_prepare(settings))
         _warn_of_readers(settings.database_url)
         app = create_app(settings)
         config = uvicorn.Config(
@@ -65,7 +66,7 @@ def run_server(settings: Settings) -> int:
             timeout_graceful_shutdown=settings.stop_s,
             lifespan="on",
         )
-        server = _Server(config, settings=settings, app=app)
+        server = _Server(config, settings=settings, app=app, redirect_uri=redirect_uri)
         # uvicorn raises the signal that stopped it again; a requested stop is no failure.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
@@ -138,12 +139,14 @@ def _warn_of_readers(database_url: str) -> None:
         structlog.get_logger("aggregator.serving").warning(warning)
 
 
-async def _prepare(database_url: str) -> None:
-    store = open_store(database_url)
+async def _prepare(settings: Settings) -> str | None:
+    """Prepare the database and check sign-in; return the redirect URI to register, if any."""
+    store = open_store(settings.database_url)
     try:
-        await prepare_database(store)
-    except (TransportError, UnpreparedError):
-        return  # the server waits for it, and says so
+        # The server waits for a database, and says so.
+        with suppress(TransportError, UnpreparedError):
+            await prepare_database(store)
+        return await Services(store, SystemClock(), settings).sign_in.check()
     finally:
         await store.close()
 
@@ -168,9 +171,12 @@ def _listen(settings: Settings) -> socket.socket:
 class _Server(uvicorn.Server):
     """uvicorn, with an announcement once it is ready."""
 
-    def __init__(self, config: uvicorn.Config, *, settings: Settings, app: FastAPI) -> None:
+    def __init__(
+        self, config: uvicorn.Config, *, settings: Settings, app: FastAPI, redirect_uri: str | None
+    ) -> None:
         super().__init__(config)
         self._settings = settings
+        self._redirect_uri = redirect_uri
         self._services: Services = app.state.services
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -193,6 +199,8 @@ class _Server(uvicorn.Server):
         settings = self._settings
         lines = [f"Sfumato is listening on {url}", f"  database  {_show(settings.database_url)}"]
         lines.append(f"  workers   {settings.n_workers}")
+        if self._redirect_uri:
+            lines.append(f"  sign-in   {settings.oidc_issuer}, redirect URI {self._redirect_uri}")
         lines += [
             "Next, in another terminal:",
             f"  sfumato operator-key --name me{_database_option(settings)}",

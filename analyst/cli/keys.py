@@ -93,7 +93,8 @@ def _revoke(
 def _audit(client: Client) -> Answer:
     """List the actions of operators, oldest first.
 
-    Entries cannot be changed or removed. The actor `local` is a command on the database itself.
+    Entries cannot be changed or removed. The actor `local` is a command on the database itself,
+    and `sign-in` a person who got a key from the OpenID provider.
     """
     columns = ("time", "actor", "action")
     return list_items(client.audit(), *columns, identity="target, details", row=_describe_entry)
@@ -125,4 +126,5 @@ def _read_expiry(text: str) -> datetime:
 def _describe_entry(entry: AuditBody) -> tuple[str, ...]:
     details = f"\n  {json.dumps(entry.details)}" if entry.details else ""
     time, target = show_time(entry.time), f"{entry.target}{details}"
-    return time, entry.actor, entry.action, target
+    actor = f"{entry.actor} {entry.actor_name}" if entry.actor_name else entry.actor
+    return time, actor, entry.action, target

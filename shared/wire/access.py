@@ -24,6 +24,7 @@ READERS: Mapping[Scope, str] = {
 _SIGHTS = """
 plan, frequencies and statement of privacy, if the id is known: get_plan get_frequencies get_privacy
 whether the server lives, its public keys: get_health get_readiness get_identity
+where people sign in: get_sign_in
 the pages of problems: list_problems get_problem
 what the server has of a device's streams: get_own_device
 state of a study, and its published result: get_study get_published

@@ -184,6 +184,10 @@ forbidden | 403 | shelve | ForbiddenError | The key may not do this
 The key is known and in use, and does not suffice: an API key of another scope is needed, or the
 device is enrolled in another study.
 
+no-group | 403 | shelve | SignInRefusedError | You may not sign in here
+The provider knows you, and you are in none of the groups that this server lets in. The answer names
+the groups, and whom to ask. No key was made.
+
 decoding-invalid | 422 | shelve | DecodingError | The sketch cannot be decoded as asked
 The number of clusters or a setting does not suit the sketch; the answer names it.
 
@@ -224,6 +228,10 @@ Nothing was stored. Send the same again after the seconds in Retry-After.
 helper-unreachable | 503 | retry | HelperError | The helper cannot be used now
 The second server of the secure sum does not answer, refuses this server's key, or is not the helper
 that the plan names. Nothing is lost: batches wait. The answer says what the operator can do.
+
+sign-in-unavailable | 503 | retry | ProviderError | Sign-in does not work now
+The OpenID provider does not answer, or its answer does not suit this server's settings. The answer
+names the setting and what the operator can do. API keys work all the same.
 
 unavailable | 503 | retry | TransportError | The server cannot answer now
 The server or its database is starting, stopping or overloaded. Send the same again later.

@@ -41,6 +41,8 @@ AuditAction = Literal[
 ]
 LOCAL_ACTOR = "local"
 """The actor of a command on the database itself, without a key."""
+SIGN_IN_ACTOR = "sign-in"
+"""The actor that creates the key of a person who signs in, whom the details name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,8 @@ class KeyRecord:
         The only study that it gives access to; None for all.
     expires
         From when it is refused; None for never.
+    subject
+        Who signed in, as the OpenID provider identifies people; None for a key that was created.
     """
 
     key_id: Annotated[str, KEY, Length(32)]
@@ -64,6 +68,7 @@ class KeyRecord:
     expires: float | None = None
     last_used: float | None = None
     revoked: float | None = None
+    subject: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +80,9 @@ class AuditRecord:
     entry_id
         16 random bytes.
     actor
-        The identity of a key, or ``LOCAL_ACTOR``.
+        The identity of a key, ``LOCAL_ACTOR`` or ``SIGN_IN_ACTOR``.
+    actor_name
+        The name of that key, which may be removed later; None for the other two.
     target
         The identity of the object.
     details
@@ -88,6 +95,7 @@ class AuditRecord:
     action: Annotated[AuditAction, Length(32)]
     target: Name
     details: Mapping[str, Any]
+    actor_name: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

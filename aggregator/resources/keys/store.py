@@ -54,6 +54,12 @@ async def touch_key(transaction: Transaction, key_id: str, *, now: float) -> Non
     )
 
 
+async def drop_signed_in(transaction: Transaction, *, before: float) -> None:
+    """Drop keys of people who signed in that expired before a time; the audit log has the names."""
+    is_over = API_KEYS.c.subject.is_not(None) & (API_KEYS.c.expires < before)
+    await transaction.run(delete(API_KEYS).where(is_over))
+
+
 async def drop_idempotency_keys(transaction: Transaction, *, before: float) -> int:
     """Drop idempotency keys with their answers; return their number."""
     return await transaction.run(

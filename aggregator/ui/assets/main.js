@@ -1,7 +1,8 @@
 // Router: show the view that the address names after the #, once there is a key.
 
 import { Problem, key, request, tryKey } from "./base/api.js";
-import { announce, h, problemBox } from "./base/dom.js";
+import { announce, h, named, problemBox } from "./base/dom.js";
+import { findProvider, finishSignIn, leaveFor } from "./base/sign_in.js";
 import { offerThemes } from "./base/theme.js";
 import { showStudies } from "./studies/list.js";
 import { showStudy } from "./study/page.js";
@@ -22,11 +23,16 @@ function readAddress() {
 }
 
 function forget() {
+  history.replaceState(null, "", "/");
+  leaveKey();
+}
+
+/** Go back to the door, which says why. */
+function leaveKey(problem = null) {
   key.forget();
   own = null;
   delete document.documentElement.dataset.scope;
-  history.replaceState(null, "", "/");
-  show();
+  show(problem);
 }
 
 function showSession() {
@@ -34,14 +40,38 @@ function showSession() {
     session.replaceChildren();
     return;
   }
+  const isPerson = (own?.subject ?? null) !== null;
   session.replaceChildren(
-    h("button", { type: "button", onclick: show }, "Refresh"),
-    h("button", { type: "button", onclick: forget }, "Forget the key"),
+    isPerson ? h("span", { class: "person" }, named(own.name)) : "",
+    h("button", { type: "button", onclick: () => show() }, "Refresh"),
+    isPerson ? h("button", { type: "button", onclick: signOut }, "Sign out") : h("button", { type: "button", onclick: forget }, "Forget the key"),
   );
 }
 
-function showDoor() {
+async function signOut() {
+  try {
+    await request("/v1/sign-in", { method: "DELETE" });
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    if (error.status !== 401) {
+      main.replaceChildren(problemBox(error));
+      return;
+    }
+  }
+  forget();
+}
+
+/** Ask for a key, or offer to sign in; below it, why the last attempt was refused. */
+async function showDoor(problem = null) {
   const signal = leave.signal;
+  let provider = null;
+  try {
+    provider = await findProvider(signal);
+  } catch (error) {
+    if (signal.aborted) return;
+    if (!(error instanceof Problem)) throw error;
+    problem ??= error;
+  }
   // The input has no name, so that the browser's own form submission cannot contain the key.
   const input = h("input", {
     id: "key",
@@ -52,7 +82,8 @@ function showDoor() {
     required: true,
     placeholder: "sfk_…",
   });
-  const place = h("div");
+  const place = h("div", {}, problem ? problemBox(problem) : "");
+  const start = provider && h("button", { type: "button", class: "main", onclick: () => leaveFor(provider) }, `Sign in with ${provider.host}`);
   async function enter(event) {
     event.preventDefault();
     const secret = input.value.trim();
@@ -73,12 +104,13 @@ function showDoor() {
       "section",
       { class: "card door" },
       h("h1", { tabindex: "-1" }, "See the picture, never a stroke"),
-      h("p", {}, "See the studies, devices and decodes of this server. You need an API key."),
+      h("p", {}, "See the studies, devices and decodes of this server. ", start ? "Sign in, or use an API key." : "You need an API key."),
+      start ?? "",
       h(
         "form",
         { onsubmit: enter },
         h("label", { for: "key" }, h("span", {}, "API key")),
-        h("div", { class: "buttons" }, input, h("button", { type: "submit", class: "main" }, "Show the studies")),
+        h("div", { class: "buttons" }, input, h("button", { type: "submit", class: start ? null : "main" }, "Show the studies")),
       ),
       place,
       h(
@@ -90,17 +122,18 @@ function showDoor() {
       ),
     ),
   );
-  input.focus();
+  (start ?? input).focus();
 }
 
-async function show() {
+async function show(problem = null) {
   leave.abort();
   leave = new AbortController();
   const { signal } = leave;
   showSession();
   if (key.read() === null) {
     document.title = "Sfumato";
-    showDoor();
+    main.removeAttribute("aria-busy");
+    await showDoor(problem);
     return;
   }
   const address = readAddress();
@@ -108,6 +141,7 @@ async function show() {
   let nodes;
   try {
     own ??= await request("/v1/keys/own", { signal });
+    showSession();
     const { scope } = own;
     // The style sheet hides what a viewer may not start.
     document.documentElement.dataset.scope = scope;
@@ -116,6 +150,11 @@ async function show() {
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof Problem)) throw error;
+    if (error.status === 401) {
+      // The key has expired, or was revoked.
+      leaveKey(error);
+      return;
+    }
     nodes = [problemBox(error), h("p", {}, h("a", { href: "#studies" }, "All studies"))];
   }
   if (signal.aborted) return;
@@ -147,4 +186,13 @@ addEventListener("hashchange", () => {
   scrollTo(0, 0);
   show();
 });
-show();
+
+let refusal = null;
+try {
+  const secret = await finishSignIn();
+  if (secret) key.keep(secret);
+} catch (error) {
+  if (!(error instanceof Problem)) throw error;
+  refusal = error;
+}
+show(refusal);

@@ -22,6 +22,10 @@ from sfumato.shared.wire.objects.declaration import (
 from sfumato.shared.wire.objects.devices import HeartbeatRequest, StreamBody
 
 T = TypeVar("T")
+Code = Annotated[str, Rule(pattern="^[ -~]{1,4096}$")]
+"""A code of an OpenID provider: some are signed documents."""
+PkceSecret = Annotated[str, Rule(pattern="^[A-Za-z0-9._~-]{43,128}$")]
+"""A secret of 32 random bytes or more (RFC 7636)."""
 
 
 @body
@@ -369,6 +373,10 @@ class KeyBody:
     expires: Time | None = member("From when the key is refused; null for never.", None)
     last_used: Time | None = member("When the key was last used, to the minute.", None)
     revoked: Time | None = member("When the key was revoked.", None)
+    subject: str | None = member(
+        "Who signed in, as the OpenID provider identifies people; null for a key that was created.",
+        None,
+    )
 
 
 @body
@@ -379,13 +387,36 @@ class NewKeyBody(KeyBody):
 
 
 @body
+class SignInBody:
+    """How people sign in."""
+
+    address: str | None = member(
+        "Address at the OpenID provider, to which `state`, `nonce` and `code_challenge` (S256) are "
+        "added; null where this server has no sign-in.",
+        "https://login.example.org/authorize?client_id=sfumato&response_type=code",
+    )
+
+
+@request
+class SignInRequest:
+    """The provider's answer to a sign-in, with the secrets of the page that began it."""
+
+    code: Code = member("The code that came back from the provider.", "5e7ab0...")
+    verifier: PkceSecret = member("The secret whose SHA-256 is the `code_challenge`.", "a" * 43)
+    nonce: PkceSecret = member("The `nonce` of this sign-in.", "b" * 43)
+
+
+@body
 class AuditBody:
     """An action of an operator."""
 
     time: Time = member("When it was done.", SAMPLE_TIME)
     actor: str = member(
-        "The operator's key, or `local` for a command on the database.", "3f0c9d2be41a7756"
+        "The operator's key; `local` for a command on the database, `sign-in` for a person who "
+        "signed in, whom the details name.",
+        "3f0c9d2be41a7756",
     )
+    actor_name: str | None = member("The name of that key when it acted.", "ana")
     action: str = member("The action's name.", "study.close")
     target: str = member("The identity of what was changed.", SAMPLE_ID)
     details: dict[str, Any] = member("More about the action.", {})

@@ -64,6 +64,7 @@ CALLS = {
         GET /v1/studies/{study}
         GET /v1/references
         GET /v1/keys/own
+        DELETE /v1/sign-in
         GET /v1/studies/{study}/refusals
         GET /v1/studies/{study}/batches
         GET /v1/studies/{study}/batches/{batch}
@@ -98,6 +99,7 @@ CALLS = {
         POST /v1/devices/me/keys
         PUT /v1/studies/{study}/sketches/{sketch}
         GET /v1/identity
+        GET POST /v1/sign-in
         GET /healthz
         GET /readyz
         GET /problems

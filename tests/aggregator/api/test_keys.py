@@ -233,6 +233,8 @@ async def test_no_call_of_an_operator_that_changes_something_is_left_out(desk: D
         ("post", "/v1/devices/{device}/exclude"),
         ("post", "/v1/devices/{device}/revoke"),
         ("post", "/v1/keys"),
+        ("post", "/v1/sign-in"),
+        ("delete", "/v1/sign-in"),
         ("delete", "/v1/keys/{key}"),
         # The tests of batches, publications and alarms find these in the log.
         ("post", "/v1/studies/{study}/batches/{batch}/open"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sfumato.aggregator.base.transaction import PageKey, Transaction
-from sfumato.aggregator.resources.keys.record import AuditAction, AuditRecord
+from sfumato.aggregator.resources.keys.record import AuditAction, AuditRecord, KeyRecord
 from sfumato.aggregator.resources.parts import Service
 
 _ID_BYTES = 16
@@ -32,10 +32,12 @@ async def write_entry(
     details
         The request; never a key or a token.
     """
+    key = await transaction.get(KeyRecord, actor)
     record = AuditRecord(
         entry_id=secrets.token_bytes(_ID_BYTES),
         time=now,
         actor=actor,
+        actor_name=key.name if key else None,
         action=action,
         target=target,
         details=details,

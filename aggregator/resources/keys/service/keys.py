@@ -10,6 +10,7 @@ from hmac import compare_digest
 from sfumato.aggregator.base.rates import RateLimit
 from sfumato.aggregator.resources.keys.record import LOCAL_ACTOR, KeyRecord, KeyScope
 from sfumato.aggregator.resources.keys.service.audit import write_entry
+from sfumato.aggregator.resources.keys.store import drop_signed_in
 from sfumato.aggregator.resources.parts import Parts, Service
 from sfumato.aggregator.resources.plans import require_study
 from sfumato.shared.errors import AccessError, ConfigError, ForbiddenError, NotFoundError
@@ -22,6 +23,8 @@ _ID_BYTES = 8
 _USE_PERIOD_S = 60.0
 _LONGEST_YEARS = 10
 _YEAR_S = 366 * 86400.0
+_KEPT_S = 30 * 86400.0
+"""Seconds for which the key of a person stays in the list after it has expired."""
 _GRANTS: dict[KeyScope, tuple[KeyScope, ...]] = {
     "operator": ("operator", "analyst", "viewer", "enrol"),
     "analyst": ("analyst", "viewer"),
@@ -53,9 +56,12 @@ class KeyService(Service):
         scope: KeyScope,
         study_id: bytes | None = None,
         expires: float | None = None,
+        subject: str | None = None,
         actor: str = LOCAL_ACTOR,
     ) -> tuple[str, KeyRecord]:
         """Create a key; return its secret, which is shown once, and the key.
+
+        ``subject`` is that of the person who signs in.
 
         Raises
         ------
@@ -82,6 +88,7 @@ class KeyService(Service):
             created=now,
             study_id=study_id,
             expires=expires,
+            subject=subject,
         )
         about = {
             "name": name,
@@ -89,10 +96,13 @@ class KeyService(Service):
             "study_id": None if study_id is None else study_id.hex(),
             "expires": maybe_rfc3339(expires),
         }
+        if subject is not None:
+            about["subject"] = subject
         async with self._store.begin(write=True) as transaction:
             if study_id is not None:
                 await require_study(transaction, study_id)
             await transaction.add(record)
+            await drop_signed_in(transaction, before=now - _KEPT_S)
             await write_entry(transaction, now, actor, "key.create", key_id, **about)
         return secret, record
 
@@ -166,7 +176,9 @@ class KeyService(Service):
             raise AccessError(
                 f"carries a key that expired at {to_rfc3339(key.expires)}",
                 field="Authorization",
-                fix="ask the operator for a new key; `sfumato key create` makes one",
+                fix="ask the operator for a new key; `sfumato key create` makes one"
+                if key.subject is None
+                else "sign in again",
             )
         return key
 

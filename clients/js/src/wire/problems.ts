@@ -10,7 +10,7 @@ const SHELVED =
   "malformed-message unsupported-version signature-invalid request-signature-invalid seal-invalid " +
   "batch-differs batch-committed batch-too-small plan-not-accepted helper-restored implausible-sketch " +
   "window-expired plan-mismatch wrong-statistic plan-invalid privacy-invalid not-found study-closed study-withdrawn access-denied " +
-  "forbidden decoding-invalid store-conflict request-invalid method-not-allowed precondition-failed " +
+  "forbidden no-group decoding-invalid store-conflict request-invalid method-not-allowed precondition-failed " +
   "precondition-required too-large media-type-unsupported";
 
 const ACTIONS: ReadonlyMap<string, Action> = new Map<string, Action>([
