@@ -6,8 +6,12 @@ Labels take few values, which are known in advance: never an identity, a name or
 from __future__ import annotations
 
 import platform
+import shutil
+from contextlib import suppress
 from importlib import metadata
+from pathlib import Path
 
+from cryptography.x509 import load_pem_x509_certificate
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -17,12 +21,14 @@ from prometheus_client import (
     generate_latest,
 )
 
+from sfumato.aggregator.base.files import path_of
 from sfumato.aggregator.resources.batches.record import (
     BATCH_STATES,
     FLAGS,
     REPORT_STATES,
     BatchTotals,
 )
+from sfumato.shared.errors import ConfigError
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelled")
@@ -80,6 +86,18 @@ class Metrics:
         self.helper_up = self._gauge(
             "sfumato_helper_up", "0 while a batch waits because the helper cannot be used"
         )
+        self.certificate = Gauge(
+            "sfumato_certificate_expiry_timestamp_seconds",
+            "Time at which the certificate that was loaded expires, if this server has one",
+            ("setting",),
+            registry=self.registry,
+        )
+        self.disk_free = Gauge(
+            "sfumato_database_disk_free_ratio",
+            "Free share of the disk of a SQLite database, as of 1",
+            ("setting",),
+            registry=self.registry,
+        )
         build = Gauge(
             "sfumato_build_info",
             "1, with the versions as labels",
@@ -123,6 +141,18 @@ class Metrics:
         outcomes = {201: "stored", 200: "repeated", 499: "broken-off"}
         is_failure = status >= 500 or status == 0
         self.uploads.labels(outcomes.get(status, "failed" if is_failure else "refused")).inc()
+
+    def note_certificate(self, path: Path | None) -> None:
+        """Note when the certificate in a PEM file expires; a server reads it once."""
+        if path is not None:
+            ends = load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+            self.certificate.labels("tls_cert").set(ends.timestamp())
+
+    def note_disk(self, database_url: str) -> None:
+        """Note how much of the disk of a SQLite database is free; others are elsewhere."""
+        with suppress(ConfigError, OSError):
+            usage = shutil.disk_usage(path_of(database_url).parent)
+            self.disk_free.labels("database_url").set(usage.free / usage.total)
 
     def note_batches(self, totals: BatchTotals, *, now: float) -> None:
         """Note the numbers of batches and reports, as they are stored."""

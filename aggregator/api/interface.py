@@ -138,6 +138,7 @@ def create_interface(
     app.state.queue = queue
     app.state.streams = EventStreams()
     app.state.metrics = Metrics()
+    app.state.metrics.note_certificate(settings.tls_cert)
     add_problem_handlers(app)
     # The one added last is the outermost.
     app.add_middleware(LeaveBodyOut)

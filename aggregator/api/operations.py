@@ -53,6 +53,7 @@ async def get_metrics(request: Request, services: ServicesDep) -> Response:
     metrics.running.set(queue.n_running)
     metrics.waiting.set(queue.n_waiting)
     metrics.most_inside.set(queue.most_inside)
+    metrics.note_disk(services.settings.database_url)
     await _count_stored(metrics, services)
     return Response(metrics.render(), media_type=MEDIA_TYPE)
 

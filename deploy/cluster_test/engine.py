@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sfumato.shared import __version__
 from sfumato.shared.errors import SketchError
 
 DEPLOY = Path(__file__).parents[1]
@@ -96,6 +97,11 @@ def make_base(engine: str) -> str:
     return BASE
 
 
+def name_image(target: str) -> str:
+    """Return the name of one of the project's images, as the compose file has it."""
+    return f"localhost/sfumato-{target}:{__version__}"
+
+
 def build_images(engine: str, base: str) -> None:
     """Build the project's images."""
     for target in IMAGES:
@@ -107,7 +113,7 @@ def build_images(engine: str, base: str) -> None:
             if _AUTHORITIES.is_dir():
                 words += ["--volume", f"{_AUTHORITIES}:{_AUTHORITIES}:ro"]
         words += ["--file", str(DEPLOY / "Dockerfile"), "--target", target]
-        run([*words, "--tag", f"localhost/sfumato-{target}", str(DEPLOY.parent)])
+        run([*words, "--tag", name_image(target), str(DEPLOY.parent)])
 
 
 def build_stand_ins(engine: str, base: str) -> dict[str, str]:
@@ -125,7 +131,7 @@ def measure_images(engine: str) -> dict[str, dict[str, int]]:
     """Return the bytes of each image: all of it, and of those what is ours and not the system's."""
     sizes = {}
     for name in IMAGES:
-        image = f"localhost/sfumato-{name}"
+        image = name_image(name)
         shown = run([engine, "image", "inspect", "--format", "{{.Size}}", image])
         measure = ["du", image, "--summarize", "--bytes", "--one-file-system", "/opt"]
         alone = ["--rm", "--network", "none", "--no-healthcheck", "--entrypoint"]

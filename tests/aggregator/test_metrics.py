@@ -1,9 +1,11 @@
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from sfumato.aggregator.metrics import JOB_STATES, Metrics
@@ -12,10 +14,13 @@ from sfumato.aggregator.resources.jobs.record import JobState
 from sfumato.shared.wire import problem_types
 from tests.aggregator.fleet import Desk, Device, make_plan
 from tests.aggregator.serving import Server, open_server
+from tests.certificates import Authority
 
 pytestmark = pytest.mark.anyio
 
-DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "sfumato.json"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DASHBOARD = DEPLOY / "grafana" / "sfumato.json"
+ALERTS = DEPLOY / "helm" / "sfumato" / "alerts.yaml"
 
 
 async def read_metrics(desk: Desk) -> dict[str, float]:
@@ -134,8 +139,38 @@ async def test_the_dashboard_uses_the_metrics_that_there_are_and_all_of_them() -
         there = {name.partition("{")[0] for name in await read_metrics(server.desk)}
     assert used <= there, used - there
     families = {family.name for family in Metrics().registry.collect()}
+    used |= {name for each in list_alerts() for name in re.findall(r"sfumato_[a-z_]+", each)}
     unused = {name for name in families if not any(n.startswith(name) for n in used)}
     assert not unused
+
+
+def list_alerts() -> list[str]:
+    """Return the expressions of the alerts."""
+    (group,) = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    return [rule["expr"] for rule in group["rules"]]
+
+
+async def test_alerts_watch_metrics_labels_and_states_that_there_are(tmp_path: Path) -> None:
+    certificate, _ = Authority(tmp_path).issue("server", days=(-1, 30))
+    async with open_server(tls_cert=certificate, database_url=str(tmp_path / "a.db")) as server:
+        await use(server)
+        samples = await read_metrics(server.desk)
+    there = {name.partition("{")[0] for name in samples}
+    pairs = {pair for name in samples for pair in re.findall(r'([a-z]+="[^"]*")', name)}
+    alerts = list_alerts()
+    assert len(alerts) > 8
+    for alert in alerts:
+        assert set(re.findall(r"sfumato_[a-z_]+", alert)) <= there, alert
+        assert set(re.findall(r'([a-z]+="[^"]*")', alert)) <= pairs, alert
+    ends = samples['sfumato_certificate_expiry_timestamp_seconds{setting="tls_cert"}']
+    assert 29 < (ends - time.time()) / 86400 < 31
+    assert 0 < samples['sfumato_database_disk_free_ratio{setting="database_url"}'] < 1
+
+
+async def test_a_server_without_certificate_and_sqlite_warns_of_neither() -> None:
+    async with open_server(database_url="postgresql://db/sfumato") as server:
+        samples = await read_metrics(server.desk)
+    assert not [name for name in samples if "certificate" in name or "disk" in name]
 
 
 async def test_labels_in_the_dashboard_are_those_of_the_metrics() -> None:

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from sfumato.aggregator.app import create_app
+from sfumato.aggregator.settings import Settings
+from sfumato.shared import __version__
 
 helm = pytest.importorskip("helm_python", reason="Helm has no package for this platform")
 
@@ -21,11 +23,33 @@ SECURE: dict[str, Any] = {
         "secureSum": {"url": "https://helper:8760", "secret": "helper", "hasAuthority": True},
     }
 }
+ALL: dict[str, Any] = {
+    "leader": SECURE["leader"]
+    | {
+        "oidc": {
+            "issuer": "https://login.example.org",
+            "clientId": "sfumato",
+            "secret": "login",
+            "analysts": "research",
+        },
+        "metrics": {"secret": "monitor", "serviceMonitor": True, "rules": True},
+    },
+    **{part: {"autoscaling": {"enabled": True}} for part in ("aggregator", "worker")},
+}
 INGRESS: dict[str, Any] = {"ingress": {"enabled": True, "host": "a.example", "tlsSecret": "tls"}}
 CASES = {
     "leader": (LEADER, {"Deployment": 2, "Job": 1, "Service": 1}),
     "helper": ({"leader": {"enabled": False}} | HELPER, {"StatefulSet": 1, "Service": 1}),
-    "all": (SECURE | HELPER | INGRESS, {"Deployment": 2, "StatefulSet": 1, "Ingress": 1}),
+    "all": (
+        ALL | HELPER | INGRESS,
+        {
+            "Deployment": 2,
+            "StatefulSet": 1,
+            "Ingress": 1,
+            "HorizontalPodAutoscaler": 2,
+            "PodDisruptionBudget": 1,
+        },
+    ),
 }
 
 
@@ -56,7 +80,9 @@ def test_what_helm_renders_is_what_kubernetes_accepts(case: str, version: str) -
     names = [(each["kind"], each["metadata"]["name"]) for each in documents]
     assert len(set(names)) == len(names)
     for document in documents:
-        kubernetes.validate(document, version, strict=True)
+        # The Prometheus operator's own kinds are not Kubernetes'.
+        if not document["apiVersion"].startswith("monitoring.coreos.com/"):
+            kubernetes.validate(document, version, strict=True)
 
 
 def test_helm_finds_no_fault() -> None:
@@ -115,6 +141,54 @@ def test_secrets_are_named_and_never_written() -> None:
         assert {each["name"] for each in container["volumeMounts"]} == {"scratch", "authority"}
 
 
+def test_images_are_of_the_release_or_of_a_pinned_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert chart["appVersion"] == __version__
+    pinned = {"leader": LEADER["leader"] | {"image": {"tag": "0.0.9"}}}
+    for values, tag in ((ALL | HELPER, __version__), (pinned, "0.0.9")):
+        pods = list_pods(render(values))
+        used = [each for pod in pods for each in pod["containers"] + pod.get("initContainers", [])]
+        assert {each["image"].rpartition(":")[2] for each in used} == {tag}
+
+
+def test_pods_are_as_many_as_values_say_or_as_their_processors_are_busy() -> None:
+    counts = {
+        each["metadata"]["name"]: each for each in render(LEADER) if each["kind"] == "Deployment"
+    }
+    assert {name: each["spec"]["replicas"] for name, each in counts.items()} == {
+        "demo-aggregator": 2,
+        "demo-worker": 1,
+    }
+    documents = render(ALL)
+    deployed = [each for each in documents if each["kind"] == "Deployment"]
+    assert not any("replicas" in each["spec"] for each in deployed)
+    scaled = [each for each in documents if each["kind"] == "HorizontalPodAutoscaler"]
+    assert {each["spec"]["scaleTargetRef"]["name"] for each in scaled} == set(counts)
+
+
+def test_sign_in_is_set_up_by_settings_that_the_server_knows() -> None:
+    for pod in list_pods(render(ALL | INGRESS)):
+        variables = {each["name"]: each for each in pod["containers"][0]["env"]}
+        oidc = {name for name in variables if "OIDC" in name or "PAGE" in name}
+        assert {name.removeprefix("SFUMATO_").lower() for name in oidc} < set(Settings.model_fields)
+        assert variables["SFUMATO_OIDC_ANALYSTS"]["value"] == "research"
+        assert variables["SFUMATO_PAGE_URL"]["value"] == "https://a.example"
+        source = variables["SFUMATO_OIDC_CLIENT_SECRET"]["valueFrom"]["secretKeyRef"]
+        assert source == {"name": "login", "key": "secret"}
+    assert "OIDC" not in str(render(LEADER))
+
+
+def test_the_rules_of_the_chart_are_the_file_that_prometheus_reads() -> None:
+    (rule,) = (each for each in render(ALL) if each["kind"] == "PrometheusRule")
+    plain = yaml.safe_load((CHART / "alerts.yaml").read_text(encoding="utf-8"))
+    assert rule["spec"] == plain
+    compose = yaml.safe_load((CHART.parents[1] / "compose.yaml").read_text(encoding="utf-8"))
+    assert (
+        "./helm/sfumato/alerts.yaml:/etc/prometheus/alerts.yaml:ro"
+        in (compose["services"]["prometheus"]["volumes"])
+    )
+
+
 def test_database_and_journal_of_the_helper_are_two_volumes_of_one_pod() -> None:
     (helper,) = (each for each in render(HELPER | LEADER) if each["kind"] == "StatefulSet")
     claims = [each["metadata"]["name"] for each in helper["spec"]["volumeClaimTemplates"]]
@@ -131,6 +205,9 @@ def test_database_and_journal_of_the_helper_are_two_volumes_of_one_pod() -> None
         ({"leader": LEADER["leader"] | {"settings": {"PORT": "1"}}}, "PORT"),
         ({"leader": LEADER["leader"] | {"secureSum": {"url": "https://h"}}}, "secret"),
         ({"leader": LEADER["leader"] | {"metrics": {"serviceMonitor": True}}}, "secret"),
+        ({"leader": LEADER["leader"] | {"oidc": {"issuer": "https://l"}}}, "clientId"),
+        ({"leader": LEADER["leader"] | {"oidc": {"issuer": "http://l"}}}, "issuer"),
+        ({"leader": LEADER["leader"] | {"image": {"tag": "latest"}}}, "tag"),
     ],
 )
 def test_values_that_are_missing_or_misspelt_are_refused_by_name(

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from sfumato.shared import __version__
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
@@ -79,6 +81,19 @@ def test_all_images_begin_with_one_public_base_that_can_be_replaced() -> None:
     assert {base for base in FROM.values() if base not in FROM} == {"${BASE_IMAGE}", "scratch"}
     # A step that names an architecture would leave out the others.
     assert not re.search(r"x86_64|amd64|arm64|aarch64", DOCKERFILE)
+
+
+def test_images_say_what_they_are_and_none_is_whatever_came_last() -> None:
+    for image in IMAGES:
+        text = "\n".join(STAGES[each] for each in follow(image))
+        for label in ("title", "version", "revision", "licenses"):
+            assert f"org.opencontainers.image.{label}=" in text, (image, label)
+        assert f"image.version={__version__} " in text
+    for name, service in SERVICES.items():
+        named = re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", service["image"])
+        tag = named.rpartition("/")[2].partition(":")[2]
+        assert tag not in ("", "latest"), name
+        assert "build" not in service or tag == __version__, name
 
 
 def test_no_code_needs_a_part_of_scipy_that_images_leave_out() -> None:

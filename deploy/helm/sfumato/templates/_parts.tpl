@@ -49,10 +49,41 @@ securityContext:
     drop: [ALL]
 {{- end }}
 
+{{/* The version of this chart's release, unless the values pin another: (dict "root" $ "image" .Values...). */}}
+{{- define "sfumato.image" -}}
+image: "{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}"
+imagePullPolicy: {{ .image.pullPolicy }}
+{{- end }}
+
+{{/* As many pods as their processors are busy: (dict "root" $ "part" "worker" "values" .Values.worker). */}}
+{{- define "sfumato.autoscaler" -}}
+{{- with .values.autoscaling }}
+{{- if .enabled }}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: {{ include "sfumato.name" $.root }}-{{ $.part }}
+  labels: {{- include "sfumato.labels" $ | nindent 4 }}
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: {{ include "sfumato.name" $.root }}-{{ $.part }}
+  minReplicas: {{ .minReplicas }}
+  maxReplicas: {{ .maxReplicas }}
+  metrics:
+    - type: Resource
+      resource:
+        name: cpu
+        target: {type: Utilization, averageUtilization: {{ .cpuPercent }}}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Image and settings of the leader's containers. */}}
 {{- define "sfumato.leader" -}}
-image: "{{ .Values.leader.image.repository }}:{{ .Values.leader.image.tag }}"
-imagePullPolicy: {{ .Values.leader.image.pullPolicy }}
+{{ include "sfumato.image" (dict "root" . "image" .Values.leader.image) }}
 {{ include "sfumato.confined" . }}
 env:
   - name: SFUMATO_DATABASE_URL
@@ -70,6 +101,23 @@ env:
       secretKeyRef:
         name: {{ . }}
         key: key
+  {{- end }}
+  {{- if and .Values.ingress.enabled (not (hasKey .Values.leader.settings "SFUMATO_PAGE_URL")) }}
+  - name: SFUMATO_PAGE_URL
+    value: {{ printf "https://%s" .Values.ingress.host }}
+  {{- end }}
+  {{- with .Values.leader.oidc }}
+  {{- if .issuer }}
+  {{- range $name, $value := omit . "secret" }}
+  - name: SFUMATO_OIDC_{{ $name | snakecase | upper }}
+    value: {{ $value | quote }}
+  {{- end }}
+  - name: SFUMATO_OIDC_CLIENT_SECRET
+    valueFrom:
+      secretKeyRef:
+        name: {{ .secret }}
+        key: secret
+  {{- end }}
   {{- end }}
   {{- with .Values.leader.secureSum }}
   {{- if .url }}
