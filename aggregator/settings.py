@@ -86,6 +86,9 @@ class Settings(BaseSettings):
         Largest request body; the plan limits sketches instead.
     body_timeout_s
         Seconds within which the body of a request must have arrived.
+    least_agent
+        Least version of agents and relays, such as `0.1.0`; what older ones have waits until they
+        are upgraded. By default none.
     most_running, most_waiting
         Requests served at once, and requests that may wait; more are answered with 429.
     device_rate, device_burst
@@ -138,6 +141,7 @@ class Settings(BaseSettings):
     payload_days: Annotated[float | None, Field(gt=0)] = None
     max_body_bytes: Annotated[int, Field(ge=1024)] = _MIB
     body_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    least_agent: Annotated[str, Field(pattern=r"^(\d{1,6}\.\d{1,6}\.\d{1,6})?$")] = ""
     most_running: Annotated[int, Field(ge=1, le=1000)] = 15
     most_waiting: Annotated[int, Field(ge=0, le=100_000)] = 1000
     device_rate: Annotated[float, Field(gt=0)] = 20.0

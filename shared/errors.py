@@ -48,6 +48,7 @@
     ├── TransportError               the server did not answer, or refused
     │   ├── HelperError              the second server of a secure sum cannot be used
     │   ├── ProviderError            the provider by which people sign in cannot be used
+    │   ├── AgentTooOldError         the server requires a later version of the agent
     │   ├── OverloadedError          too many requests in all, or from one sender
     │   └── SlowRequestError         a request did not arrive in time
     └── DecodingError                a decoding problem is ill-posed
@@ -273,6 +274,10 @@ class HelperError(TransportError):
 
 class ProviderError(TransportError):
     """The OpenID provider does not answer, or its answer cannot be accepted."""
+
+
+class AgentTooOldError(TransportError):
+    """The server requires a later version of the agent; everything waits for the upgrade."""
 
 
 class OverloadedError(TransportError):

@@ -21,6 +21,7 @@ from sfumato.aggregator.api.idempotency import VISIBLE
 from sfumato.aggregator.logs import describe_cause
 from sfumato.shared.core.text import PLAIN_TEXT, PLAIN_TEXT_FIX, PLAIN_TEXT_RULE
 from sfumato.shared.errors import (
+    AgentTooOldError,
     ConfigError,
     InProgressError,
     MediaTypeError,
@@ -60,6 +61,8 @@ def problem_response(
     if document["status"] == HTTPStatus.UNAUTHORIZED:
         scheme = "Signature" if isinstance(error, RequestSignatureError) else "Bearer"
         sent["WWW-Authenticate"] = f'{scheme} realm="sfumato"'
+    if isinstance(error, AgentTooOldError):
+        sent["Upgrade"] = "sfumato-agent"
     if isinstance(error, MediaTypeError):
         sent["Accept-Encoding"] = "identity"
     if isinstance(error, OverloadedError | TooEarlyError | InProgressError):

@@ -20,6 +20,7 @@ from sfumato.aggregator.api.handlers import PROBLEM_KEY, answer_problem
 from sfumato.aggregator.metrics import Metrics
 from sfumato.aggregator.services import Services
 from sfumato.shared.errors import (
+    AgentTooOldError,
     MediaTypeError,
     OverloadedError,
     SketchError,
@@ -35,6 +36,7 @@ BROKEN_OFF = 499
 """Status in logs and metrics of a request whose sender left before its body had arrived."""
 _EVENTS = re.compile(r"^/v1/decodes/[^/]+/events$")
 _SKETCH = re.compile(r"^/v1/studies/([0-9a-f]{64})/sketches/[^/]+$")
+_AGENT = re.compile(r"sfumato-agent/(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
 _RETRY_AFTER_S = 2.0
 _MOST_UPLOADING = 256
 """Uploads served at once: group commit stores many in one transaction on one connection."""
@@ -236,8 +238,28 @@ class RequestQueue:
             )
 
 
+def require_version(headers: Headers, least: str) -> None:
+    """Refuse an agent or relay whose User-Agent states an older version than the least.
+
+    Raises
+    ------
+    AgentTooOldError
+        It is older.
+    """
+    stated = _AGENT.match(headers.get("user-agent", "")) if least else None
+    if stated and [int(part) for part in stated.groups()] < [int(n) for n in least.split(".")]:
+        raise AgentTooOldError(
+            f"must be version {least} or later, and is {'.'.join(stated.groups())}",
+            field="agent",
+            fix="upgrade the agent; its sketches wait, and are sent then",
+        )
+
+
 class Door(Middleware):
-    """Refuse requests, their body unread, while the queue is full or the database is away."""
+    """Refuse requests, their body unread.
+
+    So while the queue is full or the database is away, and to agents that are too old.
+    """
 
     left_out = OPEN_PATHS
 
@@ -249,6 +271,7 @@ class Door(Middleware):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         queue = self._queue
         try:
+            require_version(Headers(scope=scope), self._services.settings.least_agent)
             self._services.readiness.require_open()
             queue.require_room()
         except TransportError as error:

@@ -14,7 +14,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 IMMUTABLE = "private, max-age=0, must-revalidate"
 """A copy may be kept and must be revalidated: a study with all that it held may be withdrawn."""
-ANY_CALL = ("too-many-requests", "internal", "unavailable")
+ANY_CALL = ("agent-too-old", "too-many-requests", "internal", "unavailable")
 RETRY_AFTER = {
     "Retry-After": {
         "description": "seconds after which to send the request again",

@@ -221,6 +221,10 @@ media-type-unsupported | 415 | shelve | MediaTypeError | The body is of a type t
 The header Content-Type is missing or not the one of this call, or the body is compressed. Noise
 cannot be compressed, so no Content-Encoding but identity is read.
 
+agent-too-old | 426 | retry | AgentTooOldError | The agent is too old
+The operator requires a later version of the agent than the one that the header User-Agent states.
+Nothing was stored. Upgrade the agent: its sketches wait, and are sent then.
+
 too-many-requests | 429 | retry | OverloadedError | Too much was asked at once
 More requests wait than the server holds, or this device or key has asked more often than its rate.
 Nothing was stored. Send the same again after the seconds in Retry-After.

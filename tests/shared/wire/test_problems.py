@@ -64,4 +64,4 @@ def test_a_window_that_has_not_begun_is_held_until_it_has() -> None:
 
 def test_only_what_may_pass_by_itself_is_retried() -> None:
     retried = {p.status for p in problem_types() if p.action is DeviceAction.RETRY}
-    assert retried == {408, 429, 500, 503}
+    assert retried == {408, 426, 429, 500, 503}
