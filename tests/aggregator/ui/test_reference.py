@@ -67,8 +67,9 @@ async def test_the_page_runs_no_script_and_loads_nothing(desk: Desk) -> None:
     answer = await desk.http.get("/docs")
     assert not Page(answer.text).tags & {"script", "link", "img", "iframe", "object", "form"}
     assert "http://" not in answer.text
-    # An example of a webhook's address is text, not a link.
-    examples = ("https://example.org/hook", "https://sketches.example.org/try/")
+    # An example of an address is text, not a link.
+    hosts = ("sketches.example.org/try/", "login.example.org/authorize")
+    examples = ("https://example.org/hook", *(f"https://{host}" for host in hosts))
     text = answer.text
     for example in examples:
         text = text.replace(example, "")

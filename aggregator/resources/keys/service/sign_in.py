@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import structlog
@@ -10,6 +11,7 @@ import structlog
 from sfumato.aggregator.resources.keys.record import SIGN_IN_ACTOR, KeyRecord, KeyScope
 from sfumato.aggregator.resources.keys.service.keys import KeyService
 from sfumato.aggregator.resources.keys.service.provider import (
+    OPERATOR,
     Provider,
     UnreachableError,
     find_claim,
@@ -28,8 +30,6 @@ from sfumato.shared.errors import (
 _MOST_AT_ONCE = 4
 """A provider that is slow must not take every turn of the server."""
 _MOST_NAME = 200
-# A provider may let people state an address that is not theirs; the subject is in the log too.
-_NAMES = ("email", "preferred_username", "name", "sub")
 
 log = structlog.get_logger("aggregator.sign-in")
 
@@ -40,7 +40,6 @@ class SignInService(Service):
     def __init__(self, parts: Parts, keys: KeyService) -> None:
         super().__init__(parts)
         self._keys = keys
-        self._made: Provider | None = None
         self._n_inside = 0
 
     async def check(self) -> str | None:
@@ -53,30 +52,19 @@ class SignInService(Service):
         ConfigError
             A setting is missing, or does not suit the provider.
         """
-        if not self._settings.oidc_issuer:
-            if self._settings.oidc_client_id:
-                raise ConfigError(
-                    "is missing: oidc_client_id needs it",
-                    field="oidc_issuer",
-                    fix="name the provider's issuer, such as https://login.example.org",
-                )
+        if not self._settings.oidc_issuer and not self._settings.oidc_client_id:
             return None
         try:
             await self._provider.describe()
         except UnreachableError as error:
             log.warning("nobody can sign in yet", reason=str(error))
         except ProviderError as error:
-            raise ConfigError(error.rule, field=error.field, fix=error.fix) from error
+            fix = (error.fix or "").removeprefix(OPERATOR)
+            raise ConfigError(error.rule, field=error.field, fix=fix) from error
         return self._provider.redirect_uri
 
     async def make_address(self) -> str | None:
-        """Return the address to sign in at; None where there is no sign-in.
-
-        Raises
-        ------
-        ProviderError
-            The provider cannot be used.
-        """
+        """Return the address to sign in at; None where there is no sign-in."""
         return await self._provider.make_address() if self._settings.oidc_issuer else None
 
     async def redeem(self, code: str, verifier: str, nonce: str) -> tuple[str, KeyRecord]:
@@ -90,16 +78,11 @@ class SignInService(Service):
             The person is in no group that may sign in.
         """
         if not self._settings.oidc_issuer:
-            raise NotFoundError(
-                "is not set up on this server", field="sign-in", fix="use an API key"
-            )
+            fix = "use an API key"
+            raise NotFoundError("is not set up on this server", field="sign-in", fix=fix)
         if self._n_inside >= _MOST_AT_ONCE:
-            raise OverloadedError(
-                f"is under way for {_MOST_AT_ONCE} people",
-                field="sign-in",
-                fix="sign in again after some seconds",
-                retry_after_s=2.0,
-            )
+            rule, fix = f"is under way for {_MOST_AT_ONCE} people", "sign in again in some seconds"
+            raise OverloadedError(rule, field="sign-in", fix=fix)
         self._n_inside += 1
         try:
             claims = await self._provider.redeem(code, verifier, nonce)
@@ -118,13 +101,7 @@ class SignInService(Service):
         )
 
     async def end(self, key: KeyRecord) -> KeyRecord:
-        """Revoke the key of a person who signs out.
-
-        Raises
-        ------
-        NotFoundError
-            It is the key of nobody who signed in.
-        """
+        """Revoke the key of a person who signs out; ``NotFoundError`` if an operator created it."""
         if key.subject is None:
             raise NotFoundError(
                 "carries a key that an operator created, so nobody is signed in",
@@ -133,46 +110,41 @@ class SignInService(Service):
             )
         return await self._keys.revoke(key.key_id, actor=key.key_id)
 
-    @property
+    @cached_property
     def _provider(self) -> Provider:
-        # Commands on the database have the services too, and need no provider.
-        if self._made is None:
-            self._made = Provider(self._settings, self._clock)
-        return self._made
+        # Late: commands on the database have the services too, and need no provider.
+        return Provider(self._settings, self._clock)
 
     def _find_scope(self, claims: Mapping[str, Any], name: str) -> KeyScope:
         """Return the first scope of which a person has a group."""
         settings = self._settings
-        claim = settings.oidc_groups_claim
         groups: dict[KeyScope, list[str]] = {
             "operator": list_parts(settings.oidc_operators),
             "analyst": list_parts(settings.oidc_analysts),
             "viewer": list_parts(settings.oidc_viewers),
         }
-        held = find_claim(claims, claim)
+        claim, held = settings.oidc_groups_claim, find_claim(claims, settings.oidc_groups_claim)
         if claim == "email" and claims.get("email_verified") is not True:
             held = None  # some providers let people state any address
         for scope, named in groups.items():
             if set(named) & set(held or ()):
                 return scope
         wanted = ", ".join(each for named in groups.values() for each in named)
-        stated = "does not state" if held is None else "states other groups in"
+        stated, fix = "states others", "for a place in one of these groups, then sign in again"
+        if held is None:
+            stated = "does not state it"
+            fix = "to let the provider state it, or to name another in SFUMATO_OIDC_GROUPS_CLAIM"
         raise SignInRefusedError(
-            f"must include one of {wanted} for {name}; the provider {stated} this claim",
+            f"must include one of {wanted} for {name}; the provider {stated}",
             field=claim,
-            fix=f"ask {settings.oidc_contact} for a place in one of these groups, then sign in "
-            "again"
-            if held is not None
-            else f"ask {settings.oidc_contact} to let the provider state the claim in the ID "
-            "token, or to name another with SFUMATO_OIDC_GROUPS_CLAIM",
+            fix=f"ask {settings.oidc_contact} {fix}",
         )
 
 
 def _name_person(claims: Mapping[str, Any]) -> str:
-    for claim in _NAMES:
-        name = claims.get(claim)
-        if claim == "email" and claims.get("email_verified") is False:
-            continue
+    # A provider may let people state an address that is not theirs; the log has the subject too.
+    email = None if claims.get("email_verified") is False else claims.get("email")
+    for name in (email, *map(claims.get, ("preferred_username", "name", "sub"))):
         if isinstance(name, str) and name and is_plain(name):
             return name[:_MOST_NAME]
     return "a person without a name"
