@@ -138,7 +138,7 @@ def _list_private() -> Iterator[TrialCase]:
         name = f"{describe_noise(noise, n_epsilon)} d=10 k=10 L={n_sketches}"
         yield make_case(name, setting, quick_runs=quick_runs)
     # Time of the smallest and the largest decodes under noise.
-    for d, k, n_epsilon in ((4, 5, "1e4"), (10, 50, "1e5"), (16, 64, "2e5")):
+    for d, k, n_epsilon in ((4, 5, "1e4"), (10, 50, "1e5"), (16, 64, "2e5"), (10, 100, "5e5")):
         source = Mixture(n_dimensions=d, n_clusters=k)
         own = make_noise("knorm", Fraction(n_epsilon) / source.n_records)
         name = f"knorm n_eps={n_epsilon} d={d} k={k} L=1"
