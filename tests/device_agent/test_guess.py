@@ -111,6 +111,68 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
         [("2026-01-01 00:00:00+00:00", "1"), ("2026-01-01 00:10:00+00:00", "2")],
     ),
     (
+        "an inverter with lines of as many fields before its table",
+        "sep=;\nVersion 1|a|b\n;SN: 21|x;SN: 21\n;;\ndd/MM/yyyy HH:mm:ss;kWh;kW\n"
+        + "".join(f"{day:02}/05/2026 00:00:00;{day},25;1,5\n" for day in range(1, 14)),
+        {
+            "kind": "csv",
+            "delimiter": ";",
+            "skip_lines": 4,
+            "timestamp": "dd/MM/yyyy HH:mm:ss",
+            "timestamp_format": "%d/%m/%Y %H:%M:%S",
+            "decimal": ",",
+        },
+        ["state no zone"],
+        [
+            ("2026-05-01 00:00:00+00:00", "1.25", "1.5"),
+            ("2026-05-02 00:00:00+00:00", "2.25", "1.5"),
+        ],
+    ),
+    (
+        "an American spreadsheet, whose months and days could be told from their order alone",
+        "Date,Time,Temp\n"
+        + "".join(f'"05/{day:02}/2026","12:{day:02} AM","70.{day}"\n' for day in range(1, 8)),
+        {
+            "kind": "csv",
+            "timestamp": "Date",
+            "timestamp_clock": "Time",
+            "timestamp_format": "%m/%d/%Y %I:%M %p",
+        },
+        ["'05/01/2026' may begin with its month or with its day", "state no zone"],
+        [("2026-05-01 00:01:00+00:00", "70.1"), ("2026-05-02 00:02:00+00:00", "70.2")],
+    ),
+    (
+        "a tracker with dates and times of digits",
+        "DATE,TIME,SPEED\n260501,000500,12\n260502,235959,13\n",
+        {
+            "kind": "csv",
+            "timestamp": "DATE",
+            "timestamp_clock": "TIME",
+            "timestamp_format": "%y%m%d %H%M%S",
+        },
+        ["'260501' may begin with its year or with its day", "state no zone"],
+        [("2026-05-01 00:05:00+00:00", "12"), ("2026-05-02 23:59:59+00:00", "13")],
+    ),
+    (
+        "columns of one name",
+        "time,t,t\n2026-01-01 00:00:00,1,2\n2026-01-01 00:10:00,3,4\n",
+        {
+            "kind": "csv",
+            "skip_lines": 1,
+            "header": ["time", "t", "t_2"],
+            "timestamp": "time",
+        },
+        ["columns have one name", "state no zone"],
+        [("2026-01-01 00:00:00+00:00", "1", "2"), ("2026-01-01 00:10:00+00:00", "3", "4")],
+    ),
+    (
+        "a buoy, whose time stands in five columns",
+        "#YY MM DD hh mm WSPD\n2026 05 01 00 00 7.5\n2026 05 01 00 10 6.5\n",
+        {"kind": "csv", "delimiter": "blanks"},
+        ["the time stands in #YY, MM, DD, hh, mm: write it into one column"],
+        [("", "7.5"), ("", "6.5")],
+    ),
+    (
         "columns of a scientific program",
         "# x y z\n1.0  2.0   3\n 4.0 5.0  6\n",
         {

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from sfumato.shared.reading.layout import BLANKS
 SAMPLE_BYTES: Final = 1 << 18
 _MOST_LINES, _MOST_COLUMNS = 2000, 40
 MOSTLY = 0.8
+_MOST_PREFACE = 50
 _DELIMITERS = (",", ";", "\t", "|")
 _PACKED = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -167,9 +169,7 @@ def read_lines(lines: Sequence[str], found: Guess) -> Table:
             field=found.source["path"],
             fix="name a file of CSV, JSON lines or line protocol",
         )
-    # Annotations may have as many fields as the header behind them.
-    headers = [i for i in whole if not lines[i].lstrip().startswith("#")]
-    first = headers[0] if headers and not any(map(is_value, rows[headers[0]] or ())) else whole[0]
+    first = _find_header(lines, rows, whole)
     before = lines[:first]
     if before and before[0].startswith("sep="):
         before = before[1:]
@@ -188,6 +188,12 @@ def read_lines(lines: Sequence[str], found: Guess) -> Table:
             found.source["skip_lines"] = first
             del found.source["comment"]
         found.doubts.append("no line names the columns: write their names in header")
+    unique = _number_names(names)
+    if is_named and unique != names:
+        found.source |= {"skip_lines": first + 1, "header": unique}
+        found.source.pop("comment", None)
+        found.doubts.append("columns have one name: header numbers them, so name them yourself")
+        names = unique
     if lines[0].startswith('"TOA5"'):
         # Two lines behind the names state units and what was done.
         found.source |= {"skip_lines": 4, "header": names}
@@ -202,6 +208,29 @@ def read_lines(lines: Sequence[str], found: Guess) -> Table:
         name: [cell.strip() or None for cell in column]
         for name, column in zip(names[:_MOST_COLUMNS], columns, strict=False)
     }
+
+
+def _find_header(
+    lines: Sequence[str], rows: Sequence[Sequence[str] | None], whole: Sequence[int]
+) -> int:
+    """Return the line that names most columns, of those before the records; or the first."""
+    n_named = {
+        i: len({cell.strip() for cell in rows[i] or () if cell.strip()})
+        for i in whole[:_MOST_PREFACE]
+        # Annotations may have as many fields as the header behind them.
+        if not lines[i].lstrip().startswith("#") and not any(map(is_value, rows[i] or ()))
+    }
+    return max(n_named, key=lambda i: n_named[i], default=whole[0])
+
+
+def _number_names(names: Sequence[str]) -> list[str]:
+    """Return the names, with a number behind each that stood before."""
+    found: list[str] = []
+    for name in names:
+        others = (f"{name}_{i}" for i in count(2))
+        is_new = not name or name not in found
+        found.append(name if is_new else next(each for each in others if each not in names))
+    return found
 
 
 def _split(line: str, delimiter: str) -> list[str] | None:

@@ -18,11 +18,15 @@ NUMBERS = (
     Spelling(decimal=",", thousands=" "),
     Spelling(thousands="'"),
 )
-CLOCK = "%H:%M:%S"
-_DATES = ("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d")
+CLOCKS = ("%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
+PACKED_CLOCKS = ("%H%M%S", "%H%M")
+"""Digits alone: a time of day where the column's name says so."""
+_DATES = ("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y-%m-%d")
+PACKED_DATES = ("%Y%m%d", "%y%m%d", "%d%m%y")
+"""Digits alone: a date where the column's name says so."""
 FORMS = tuple(
     f"{date}{clock}"
-    for date in (*_DATES, "%Y-%m-%d")
+    for date in (*_DATES, *PACKED_DATES)
     for clock in (
         " %H:%M:%S",
         " %H:%M",
@@ -39,7 +43,7 @@ UNIT = re.compile(r"[+-]?[0-9][0-9.,' \u00a0]*?\s*([^0-9\s.,:/+-][^0-9]{0,9})")
 def is_value(text: str) -> bool:
     """Return whether a text is a number, with a unit or not, or a time: no name of a column."""
     is_number = any(find_number(text, each) is not None for each in NUMBERS)
-    is_time = is_iso(text) or any(fits(text, form) for form in (*FORMS, CLOCK, "%H:%M"))
+    is_time = is_iso(text) or any(fits(text, form) for form in (*FORMS, *CLOCKS))
     return is_number or is_time or bool(UNIT.fullmatch(text))
 
 
@@ -54,11 +58,15 @@ def is_iso(text: str) -> bool:
 
 def fits(text: str, form: str) -> bool:
     """Return whether a text is a time in a format of ``strptime``."""
+    return parse_time(text, form) is not None
+
+
+def parse_time(text: str, form: str) -> datetime | None:
+    """Return the time that a text states in a format of ``strptime``, None if it states none."""
     try:
-        datetime.strptime(text, form)
+        return datetime.strptime(text, form)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def find_number(value: Any, spelling: Spelling) -> float | None:

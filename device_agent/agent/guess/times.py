@@ -9,12 +9,30 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sfumato.device_agent.agent.guess.tables import Guess, Table
-from sfumato.device_agent.agent.guess.texts import CLOCK, FORMS, fits, is_iso
+from sfumato.device_agent.agent.guess.texts import (
+    CLOCKS,
+    FORMS,
+    PACKED_CLOCKS,
+    PACKED_DATES,
+    fits,
+    is_iso,
+    parse_time,
+)
 from sfumato.shared.reading.records import read_number
 
 _UNIX: Final = {"unix": 1, "unix_ms": 10**3, "unix_us": 10**6, "unix_ns": 10**9}
 _RECENT = (946_684_800, 4_102_444_800)
 """The years 2000 to 2099: a number of seconds between is likely a time."""
+_PARTS: Final = {"d": "day", "m": "month", "y": "year", "Y": "year"}
+_PART_NAMES: Final = (
+    ("yy", "yyyy", "year", "yr", "jahr"),
+    ("mm", "mo", "month", "monat"),
+    ("dd", "dy", "day", "tag"),
+)
+_ALL_PARTS: Final = {
+    *(each for names in _PART_NAMES for each in names),
+    *("hh", "hr", "hour", "stunde", "min", "mn", "minute", "ss", "sec", "second", "sekunde"),
+}
 _TIME_NAME = re.compile(r"(?i)(?<!up)time|date|datum|zeit|uhr|stamp|\bts\b|^t$|last_changed|moment")
 
 
@@ -32,14 +50,34 @@ def find_times(table: Table, found: Guess) -> list[str]:
         if form != "iso8601":
             found.source["timestamp_format"] = form
         names = [name, *_find_clock(table, name, form, found)]
-        _doubt_time(values, form, found)
+        _doubt_time(values, form, name, found)
         return names
-    found.doubts.append("no column of times was found: windows by time need one as timestamp")
-    return []
+    parts = _find_parts(table)
+    found.doubts.append(
+        f"the time stands in {', '.join(parts)}: write it into one column, or one of the date and "
+        "one of the time of day"
+        if parts
+        else "no column of times was found: windows by time need one as timestamp"
+    )
+    return parts
+
+
+def _find_parts(table: Table) -> list[str]:
+    """Return the columns of year, month, day and what follows them, each a number; none if not."""
+    names = [name.strip("# ").lower() for name in table]
+    places = [
+        next((i for i, each in enumerate(names) if each in words), None) for words in _PART_NAMES
+    ]
+    if None in places:
+        return []
+    first = min(place for place in places if place is not None)
+    is_part = [each in _ALL_PARTS for each in names[first:]]
+    stop = first + (is_part.index(False) if False in is_part else len(is_part))
+    return list(table)[first:stop]
 
 
 def _find_form(values: Sequence[Any], name: str) -> str | None:
-    texts = [str(each).strip() for each in values[:200]]
+    texts = _choose_texts(values)
     if all(map(is_iso, texts)):
         return "iso8601"
     numbers = [number for text in texts if not math.isnan(number := read_number(text))]
@@ -52,11 +90,28 @@ def _find_form(values: Sequence[Any], name: str) -> str | None:
         return "excel"
     if not isinstance(values[0], str):
         return None
+    forms = _list_forms(texts, name)
+    return min(forms, key=lambda form: forms[form], default=None)
+
+
+def _choose_texts(values: Sequence[Any]) -> list[str]:
+    """Return some texts of the whole sample: the first may all be of one day."""
+    return [str(each).strip() for each in values[:: 1 + len(values) // 200]]
+
+
+def _list_forms(texts: Sequence[str], name: str) -> dict[str, timedelta]:
+    """Return the formats that all texts have, each with the stretch of time that they then cover.
+
+    Where days and months may be confused, records follow each other: the shortest is most likely.
+    """
+    found = {}
     for form in FORMS:
-        # A column of numbers such as 20261201 is a date where its name says so.
-        if (form != "%Y%m%d" or _TIME_NAME.search(name)) and all(fits(t, form) for t in texts):
-            return form
-    return None
+        if form in PACKED_DATES and not _TIME_NAME.search(name):
+            continue
+        times = [moment for text in texts if (moment := parse_time(text, form)) is not None]
+        if len(times) == len(texts) and all(2000 <= each.year < 2100 for each in times):
+            found[form] = max(times) - min(times)
+    return found
 
 
 def _is_day(text: str) -> bool:
@@ -69,9 +124,9 @@ def _find_clock(table: Table, name: str, form: str, found: Guess) -> list[str]:
         return []
     for other, values in table.items():
         texts = [str(each) for each in values[:200] if each is not None]
-        clock = next(
-            (c for c in (CLOCK, "%H:%M") if texts and all(fits(t, c) for t in texts)), None
-        )
+        # No number such as 1230 is a time of day unless its name says so.
+        clocks = (*CLOCKS, *PACKED_CLOCKS) if _TIME_NAME.search(other) else CLOCKS
+        clock = next((c for c in clocks if texts and all(fits(t, c) for t in texts)), None)
         if other != name and clock is not None:
             date = "%Y-%m-%d" if form == "iso8601" else form
             found.source |= {"timestamp_clock": other, "timestamp_format": f"{date} {clock}"}
@@ -79,12 +134,14 @@ def _find_clock(table: Table, name: str, form: str, found: Guess) -> list[str]:
     return []
 
 
-def _doubt_time(values: Sequence[Any], form: str, found: Guess) -> None:
+def _doubt_time(values: Sequence[Any], form: str, name: str, found: Guess) -> None:
     texts = [str(each) for each in values]
-    swapped = {"%d/%m": "%m/%d", "%m/%d": "%d/%m"}.get(form[:5])
-    if swapped is not None and all(fits(text, swapped + form[5:]) for text in texts[:200]):
+    others = [each for each in _list_forms(_choose_texts(values), name) if each != form]
+    if others and form in FORMS:
+        begins = {_PARTS[each[1]]: None for each in (form, *others)}
         found.doubts.append(
-            f"{texts[0]!r} may begin with its day or with its month: timestamp_format is {form!r}"
+            f"{texts[0]!r} may begin with its {' or with its '.join(begins)}: timestamp_format "
+            f"begins {form!r}"
         )
     dates = [text for text in texts if form.startswith("iso8601") and is_iso(text)]
     has_zone = (
