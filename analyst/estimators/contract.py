@@ -173,6 +173,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Attributes of similar estimators that depend on the records, and why there are none."""
+    _n_open_turns = _n_counted_turns = 0
 
     def __getattr__(self, name: str) -> Any:
         reason = type(self)._ABSENT.get(name)
@@ -373,10 +374,20 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """Take the turn of a release; ``choices`` are public, and none of them is fresh."""
         named = {"estimator": type(self).__name__, **choices}
         account = self._find_account()
-        with take_turn(named, account) as turn:
-            yield turn
-            spent = turn.sum_up()
-        if account is not None and spent is not None and spent.n_releases > 1:
+        # A fit may count its pilot, and inside that turn the rest; its first fit is no second one.
+        is_whole = not self._n_open_turns
+        self._n_counted_turns = 0 if is_whole else self._n_counted_turns
+        self._n_open_turns += 1
+        try:
+            with take_turn(named, account) as turn:
+                yield turn
+                spent = turn.sum_up()
+        finally:
+            self._n_open_turns -= 1
+        if account is None or spent is None:
+            return
+        self._n_counted_turns += 1
+        if is_whole and spent.n_releases > self._n_counted_turns:
             # No warning: one that a caller has made an error would fail a fit that has spent.
             _log.warning("this is %s (%s)", spent.describe(), account.ledger)
 

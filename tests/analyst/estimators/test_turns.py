@@ -106,6 +106,18 @@ def test_a_fit_with_a_source_is_counted_without_a_ledger_and_says_how_often(
     assert len(caplog.messages) == 1
 
 
+def test_a_first_fit_with_a_pilot_is_no_second_release_of_its_records(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = make_options(tmp_path, budget="5")
+    CompressiveKMeans(1, **options).fit(np.tile(RECORDS, (4, 1)))
+    assert count_releases(tmp_path) == 2
+    assert caplog.messages == []
+    CompressiveKMeans(1, **options).fit(np.tile(RECORDS, (4, 1)))
+    (message,) = caplog.messages
+    assert message.startswith("this is the 4th release of these records: together epsilon 1.2 (")
+
+
 def test_two_fits_that_are_done_are_two_releases(tmp_path: Path) -> None:
     options = make_options(tmp_path, budget="5", public_seed=1, scale=1.0)
     first, second = (CompressiveKMeans(1, **options).fit(RECORDS) for _ in range(2))
