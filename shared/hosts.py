@@ -29,8 +29,13 @@ def is_loopback(host: str) -> bool:
 
 def is_private(url: object) -> TypeGuard[str]:
     """Return whether nobody on the way reads what goes to an address: https, or this machine."""
-    parts = urlsplit(url if isinstance(url, str) else "")
-    host = parts.hostname or ""
+    if not isinstance(url, str) or not url.isprintable():
+        return False
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:  # a bracket, or a port that is no number
+        return False
     is_near = parts.scheme == "http" and is_loopback(host)
     return bool(host) and (parts.scheme == "https" or is_near)
 

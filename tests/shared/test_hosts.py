@@ -2,7 +2,7 @@
 
 import pytest
 
-from sfumato.shared.hosts import is_loopback, is_public, read_address
+from sfumato.shared.hosts import is_loopback, is_private, is_public, read_address
 
 
 @pytest.mark.parametrize("host", ["localhost", "LocalHost", "127.0.0.1", "127.8.9.10", "::1"])
@@ -15,6 +15,19 @@ def test_names_and_addresses_of_this_machine_are_loopback(host: str) -> None:
 )
 def test_other_hosts_are_not(host: str) -> None:
     assert not is_loopback(host)
+
+
+@pytest.mark.parametrize("url", ["https://a.example", "https://[::1]:8/b", "http://127.0.0.1:1"])
+def test_addresses_over_tls_or_of_this_machine_are_private(url: str) -> None:
+    assert is_private(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [None, "", "https://", "http://a.example", "https://[", "https://a:b", "https://a.example\n"],
+)
+def test_other_addresses_and_what_is_none_are_not(url: object) -> None:
+    assert not is_private(url)
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,9 @@ async def test_a_server_without_a_provider_offers_keys_alone(server: Server) -> 
         ({"page_url": ""}, "page_url"),
         ({"page_url": "http://sketches.example.org"}, "page_url"),
         ({"oidc_issuer": "http://login.example.org"}, "oidc_issuer"),
+        ({"oidc_issuer": "https://["}, "oidc_issuer"),
+        ({"oidc_issuer": "https://login.example.org:port"}, "oidc_issuer"),
+        ({"oidc_issuer": "https://login.example.org\n"}, "oidc_issuer"),
         ({"oidc_issuer": "https://l", "oidc_ca": "/there/is/none"}, "oidc_ca"),
         ({"oidc_issuer": ""}, "oidc_issuer"),
         (
