@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -224,6 +225,28 @@ async def test_a_provider_that_is_away_stops_nobody_with_a_key(provider: Provide
         answer = await server.desk.http.get("/v1/sign-in")
         assert_problem(answer, "sign-in-unavailable", 503, "oidc_issuer")
         assert await server.desk.read("/v1/studies")
+
+
+async def test_a_provider_that_drips_holds_few_requests_and_each_for_seconds(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sfumato.aggregator.resources.keys.service.provider._ANSWER_S", 1.0)
+
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError), closing(writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n")
+            while not writer.is_closing():
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+    async with await asyncio.start_server(drip, "127.0.0.1", 0) as dripping:
+        issuer = f"http://127.0.0.1:{dripping.sockets[0].getsockname()[1]}"
+        settings = provider.register(f"{PAGE}/") | {"oidc_issuer": issuer}
+        async with open_server(**settings) as server, asyncio.timeout(20):
+            http = server.desk.http
+            answers = await asyncio.gather(*(http.get("/v1/sign-in") for _ in range(6)))
+    assert sorted(each.status_code for each in answers) == [429, 429, 503, 503, 503, 503]
 
 
 async def test_a_server_without_a_provider_offers_keys_alone(server: Server) -> None:

@@ -5,6 +5,7 @@ Authorization code flow with PKCE (RFC 6749, RFC 7636, OpenID Connect Core 1.0, 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -183,12 +184,16 @@ class Provider:
 
     async def _fetch(self, method: str, url: str, **sent: Any) -> dict[str, Any]:
         try:
-            async with open_async_client(url, verify=self._verify, timeout=_ANSWER_S) as http:
+            # The client's own limit starts anew with each part of an answer that drips.
+            async with (
+                asyncio.timeout(_ANSWER_S),
+                open_async_client(url, verify=self._verify, timeout=None) as http,
+            ):
                 answer = await http.request(method, url, **sent)
             if answer.is_server_error:
                 answer.raise_for_status()
             found = answer.json()
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, TimeoutError) as error:
             raise UnreachableError(
                 f"at {url} does not answer ({type(error).__name__})",
                 field="oidc_issuer",

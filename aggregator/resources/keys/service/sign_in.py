@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -65,7 +66,10 @@ class SignInService(Service):
 
     async def make_address(self) -> str | None:
         """Return the address to sign in at; None where there is no sign-in."""
-        return await self._provider.make_address() if self._settings.oidc_issuer else None
+        if not self._settings.oidc_issuer:
+            return None
+        with self._take_place():
+            return await self._provider.make_address()
 
     async def redeem(self, code: str, verifier: str, nonce: str) -> tuple[str, KeyRecord]:
         """Exchange a provider's code for a key; return its secret, shown once, and the key.
@@ -80,17 +84,8 @@ class SignInService(Service):
         if not self._settings.oidc_issuer:
             fix = "use an API key"
             raise NotFoundError("is not set up on this server", field="sign-in", fix=fix)
-        if self._n_inside >= _MOST_AT_ONCE:
-            rule, fix = f"is under way for {_MOST_AT_ONCE} people", "sign in again in some seconds"
-            raise OverloadedError(rule, field="sign-in", fix=fix)
-        self._n_inside += 1
-        try:
+        with self._take_place():
             claims = await self._provider.redeem(code, verifier, nonce)
-        except ProviderError as error:
-            log.warning("sign-in failed", reason=str(error))
-            raise
-        finally:
-            self._n_inside -= 1
         name = _name_person(claims)
         return await self._keys.create(
             name=name,
@@ -109,6 +104,20 @@ class SignInService(Service):
                 fix="use `sfumato key revoke` to end the key itself",
             )
         return await self._keys.revoke(key.key_id, actor=key.key_id)
+
+    @contextmanager
+    def _take_place(self) -> Iterator[None]:
+        if self._n_inside >= _MOST_AT_ONCE:
+            rule, fix = f"is under way for {_MOST_AT_ONCE} people", "sign in again in some seconds"
+            raise OverloadedError(rule, field="sign-in", fix=fix)
+        self._n_inside += 1
+        try:
+            yield
+        except ProviderError as error:
+            log.warning("sign-in failed", reason=str(error))
+            raise
+        finally:
+            self._n_inside -= 1
 
     @cached_property
     def _provider(self) -> Provider:
