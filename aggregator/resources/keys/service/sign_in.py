@@ -139,6 +139,8 @@ class SignInService(Service):
             if set(named) & set(held or ()):
                 return scope
         wanted = ", ".join(each for named in groups.values() for each in named)
+        if claim == "email":
+            wanted = "the addresses in the settings"  # not for everybody with an account somewhere
         stated, fix = "states others", "for a place in one of these groups, then sign in again"
         if held is None:
             stated = "does not state it"
