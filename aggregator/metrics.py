@@ -86,6 +86,7 @@ class Metrics:
         self.helper_up = self._gauge(
             "sfumato_helper_up", "0 while a batch waits because the helper cannot be used"
         )
+        self.helper_up.set(1)  # until the database says otherwise
         self.certificate = Gauge(
             "sfumato_certificate_expiry_timestamp_seconds",
             "Time at which the certificate that was loaded expires, if this server has one",

@@ -144,6 +144,10 @@ async def test_the_dashboard_uses_the_metrics_that_there_are_and_all_of_them() -
     assert not unused
 
 
+def test_before_the_database_has_answered_no_helper_is_missed() -> None:
+    assert b"sfumato_helper_up 1.0" in Metrics().render()
+
+
 def list_alerts() -> list[str]:
     """Return the expressions of the alerts."""
     (group,) = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]

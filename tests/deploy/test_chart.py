@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,26 @@ def test_the_rules_of_the_chart_are_the_file_that_prometheus_reads() -> None:
         "./helm/sfumato/alerts.yaml:/etc/prometheus/alerts.yaml:ro"
         in (compose["services"]["prometheus"]["volumes"])
     )
+
+
+def test_the_alert_of_servers_watches_their_jobs_and_no_others() -> None:
+    plain = yaml.safe_load((CHART / "alerts.yaml").read_text(encoding="utf-8"))
+    rules = {each["alert"]: each["expr"] for each in plain["groups"][0]["rules"]}
+    prometheus = CHART.parents[1] / "prometheus" / "prometheus.yml"
+    scraped = yaml.safe_load(prometheus.read_text(encoding="utf-8"))["scrape_configs"]
+    leader, helper = (each["job_name"] for each in scraped)
+    documents = render(ALL)
+    (monitor,) = (each for each in documents if each["kind"] == "ServiceMonitor")
+    (service,) = (each for each in documents if each["kind"] == "Service")
+    in_cluster = service["metadata"]["labels"][monitor["spec"]["jobLabel"]]
+    for name, watched in (
+        ("SfumatoServerDown", {leader, helper, in_cluster}),
+        # A helper that is up hides no leader that is gone.
+        ("SfumatoNoServer", {leader, in_cluster}),
+    ):
+        (pattern,) = re.findall(r'job=~"(.*?)"', rules[name])
+        jobs = (leader, helper, in_cluster, "log-aggregator", "sfumato-database")
+        assert {job for job in jobs if re.fullmatch(pattern, job)} == watched
 
 
 def test_database_and_journal_of_the_helper_are_two_volumes_of_one_pod() -> None:

@@ -175,5 +175,8 @@ def test_grafana_finds_the_dashboard_and_prometheus_reads_both_servers() -> None
     )
     assert source["datasources"][0]["url"] == "http://prometheus:9090"
     jobs = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text(encoding="utf-8"))
-    assert [each["job_name"] for each in jobs["scrape_configs"]] == ["aggregator", "helper"]
+    assert [each["job_name"] for each in jobs["scrape_configs"]] == [
+        "sfumato-aggregator",
+        "sfumato-helper",
+    ]
     assert set(SERVICES["grafana"]["networks"]) <= set(SERVICES["prometheus"]["networks"])
