@@ -13,8 +13,13 @@ export async function findProvider(signal) {
   return address && new URL(address);
 }
 
-/** Leave for the provider. */
+/** Leave for the provider, or for the address of this page that it leads back to: what a tab keeps is of one address. */
 export async function leaveFor(provider) {
+  const page = new URL(provider.searchParams.get("redirect_uri"));
+  if (page.origin !== location.origin) {
+    location.assign(page + location.hash);
+    return;
+  }
   const pending = { state: draw(), nonce: draw(), verifier: draw(), hash: location.hash };
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(pending.verifier));
   provider.searchParams.set("state", pending.state);
