@@ -140,13 +140,14 @@ def _warn_of_readers(database_url: str) -> None:
 
 
 async def _prepare(settings: Settings) -> str | None:
-    """Prepare the database and check sign-in; return the redirect URI to register, if any."""
+    """Check sign-in and prepare the database; return the redirect URI to register, if any."""
     store = open_store(settings.database_url)
     try:
+        redirect_uri = await Services(store, SystemClock(), settings).sign_in.check()
         # The server waits for a database, and says so.
         with suppress(TransportError, UnpreparedError):
             await prepare_database(store)
-        return await Services(store, SystemClock(), settings).sign_in.check()
+        return redirect_uri
     finally:
         await store.close()
 

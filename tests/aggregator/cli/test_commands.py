@@ -151,6 +151,15 @@ def test_a_server_that_cannot_listen_leaves_no_database_behind(
     assert not Path(database).exists()
 
 
+def test_a_server_whose_sign_in_is_not_set_up_leaves_no_database_behind(
+    database: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SFUMATO_OIDC_CLIENT_ID", "sfumato")
+    assert main(["serve", "--port", "0", "--database", database]) == 2
+    assert "oidc_issuer" in capsys.readouterr().err
+    assert not Path(database).exists()
+
+
 def test_wrong_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--port", "70000"]) == 2
     assert main(["serve", "--database", "nonsense://x"]) == 2
