@@ -94,7 +94,7 @@ class Settings(BaseSettings):
     device_rate, device_burst
         Requests per second of one device, and the burst allowed above that rate.
     key_rate, key_burst
-        The same for one API key.
+        The same for one API key, or one person who signed in.
     stop_s
         Seconds that requests in flight have to finish when the server stops.
     helper_url, helper_api_key, helper_ca

@@ -134,6 +134,15 @@ async def test_a_session_ends_by_time_by_its_person_and_by_an_operator(door: Doo
     assert {key.name for key in found} == {"op", "ana", "later"}
 
 
+async def test_a_person_may_ask_as_often_as_one_key_whatever_their_sessions(
+    provider: Provider,
+) -> None:
+    async with open_door(provider, key_rate=0.01, key_burst=2) as door:
+        keys = [(await door.sign_in(person)).json()["key"] for person in ("ana", "ana", "vi")]
+        statuses = [(await door.get("/v1/studies", key)).status_code for key in (*keys, *keys)]
+    assert statuses == [200, 200, 200, 429, 429, 200]
+
+
 async def test_a_code_counts_once_and_for_the_tab_that_asked_for_it(door: Door) -> None:
     offer = (await door.server.desk.http.get("/v1/sign-in")).json()["address"]
     code, kept = door.provider.authorize(offer, "ana")

@@ -125,7 +125,7 @@ class KeyService(Service):
                 fix="send `Authorization: Bearer sfk_...`; `sfumato key create` makes a key",
             )
         key = self._require_in_use(await self._find(secret))
-        self._rate.spend(key.key_id)
+        self._rate.spend(key.subject or key.key_id)
         self._note_use(key)
         require_scope(key, scope)
         return key
