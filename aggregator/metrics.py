@@ -65,20 +65,16 @@ class Metrics:
         self.studies = self._gauge("sfumato_studies", "Studies")
         self.devices = self._gauge("sfumato_devices", "Enrolled devices")
         self.workers = self._gauge("sfumato_workers", "Workers that solve decodes and analyses")
-        self.decodes = self._gauge_states("sfumato_decodes", "Decodes by state")
-        self.analyses = self._gauge_states("sfumato_analyses", "Analyses by state")
-        self.batches = self._gauge_states("sfumato_batches", "Batches of masked sums by state")
-        self.flagged = Gauge(
-            "sfumato_batches_flagged",
-            "Batches that wait for an operator, by flag",
-            ("reason",),
-            registry=self.registry,
+        self.decodes = self._gauge("sfumato_decodes", "Decodes by state", "state")
+        self.analyses = self._gauge("sfumato_analyses", "Analyses by state", "state")
+        self.batches = self._gauge("sfumato_batches", "Batches of masked sums by state", "state")
+        self.flagged = self._gauge(
+            "sfumato_batches_flagged", "Batches that wait for an operator, by flag", "reason"
         )
-        self.reports = Gauge(
+        self.reports = self._gauge(
             "sfumato_reports",
             "Reports of masked sums by state, which names the helper's verdict",
-            ("verdict",),
-            registry=self.registry,
+            "verdict",
         )
         self.batch_oldest = self._gauge(
             "sfumato_batch_oldest_seconds", "Time since the first batch closed that is not opened"
@@ -87,23 +83,18 @@ class Metrics:
             "sfumato_helper_up", "0 while a batch waits because the helper cannot be used"
         )
         self.helper_up.set(1)  # until the database says otherwise
-        self.certificate = Gauge(
+        self.certificate = self._gauge(
             "sfumato_certificate_expiry_timestamp_seconds",
             "Time at which the certificate that was loaded expires, if this server has one",
-            ("setting",),
-            registry=self.registry,
+            "setting",
         )
-        self.disk_free = Gauge(
+        self.disk_free = self._gauge(
             "sfumato_database_disk_free_ratio",
             "Free share of the disk of a SQLite database, as of 1",
-            ("setting",),
-            registry=self.registry,
+            "setting",
         )
-        build = Gauge(
-            "sfumato_build_info",
-            "1, with the versions as labels",
-            ("version", "python"),
-            registry=self.registry,
+        build = self._gauge(
+            "sfumato_build_info", "1, with the versions as labels", "version", "python"
         )
         build.labels(metadata.version("sfumato"), platform.python_version()).set(1)
         for outcome in ("stored", "repeated", "refused", "broken-off", "failed"):
@@ -112,11 +103,8 @@ class Metrics:
     def _count(self, name: str, text: str, label: str) -> Counter:
         return Counter(name, text, (label,), registry=self.registry)
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(name, text, registry=self.registry)
-
-    def _gauge_states(self, name: str, text: str) -> Gauge:
-        return Gauge(name, text, ("state",), registry=self.registry)
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
 
     def note_request(
         self, *, method: str, route: str, status: int, problem: str | None, seconds: float

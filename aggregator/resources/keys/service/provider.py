@@ -136,14 +136,12 @@ class Provider:
                 fix="sign in again; if that does not help, let the operator compare page_url with "
                 f"the redirect URI at the provider: {self.redirect_uri}",
             )
-        if error in ("invalid_client", "unauthorized_client"):
-            field = "oidc_client_id, oidc_client_secret"
-            raise _refuse("are not accepted by the provider", "copy both from it again", field)
         if error is not None:
             told = _show(f"{error} {tokens.get('error_description') or ''}".strip())
             raise _refuse(
-                f"belongs to a provider that refused the code: {told}",
-                f"compare its client with the settings; the redirect URI is {self.redirect_uri}",
+                f"are of a client that the provider refused: {told}",
+                f"copy both from it again, and compare the redirect URI {self.redirect_uri}",
+                "oidc_client_id, oidc_client_secret",
             )
         return tokens
 
