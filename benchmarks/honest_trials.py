@@ -134,6 +134,12 @@ def list_far_situations(index: int) -> tuple[Situation, ...]:
     )
 
 
+def list_large_situations(index: int) -> tuple[Situation, ...]:
+    """List the situation of a numbered shape of many clusters: five noise levels in turn."""
+    n_epsilon = (200_000, 400_000, 800_000, 2_000_000, 10_000_000)[index % 5]
+    return (Situation(name=f"n eps {n_epsilon:,}", n_epsilon=n_epsilon),)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PosedShape:
     """A shape in a situation: its records, with k as stated; the plan's scale; and the problem."""
@@ -229,9 +235,10 @@ def digest_decoder() -> str:
     return digest.hexdigest()
 
 
-def list_shapes(text: str, n_shapes: int) -> Iterator[tuple[str, str]]:
+def list_shapes(text: str, n_shapes: int, *, is_large: bool) -> Iterator[tuple[str, str]]:
     """Yield families in turn, each with the text that determines its parameters."""
-    families = [*FAMILIES, *REAL_SETS]
+    mixtures = [name for name, family in FAMILIES.items() if family.is_mixture]
+    families = mixtures if is_large else [*FAMILIES, *REAL_SETS]
     for i in range(n_shapes):
         yield families[i % len(families)], f"{text} {i // len(families)}"
 
@@ -241,20 +248,26 @@ Task = tuple[int, str, str]
 
 
 def collect_tasks(
-    bench: Bench, text: str, n_shapes: int, run_task: Callable[[Shape, Task], list[T]]
+    bench: Bench,
+    text: str,
+    n_shapes: int,
+    run_task: Callable[[Shape, Task], list[T]],
+    *,
+    is_large: bool = False,
 ) -> list[T]:
     """Run a task for each shape that a text determines, except those kept by an earlier run.
 
     Shapes whose wheels cannot be fetched are left out.
     """
-    tasks = [(i, family, own) for i, (family, own) in enumerate(list_shapes(text, n_shapes))]
+    shapes = list_shapes(text, n_shapes, is_large=is_large)
+    tasks = [(i, family, own) for i, (family, own) in enumerate(shapes)]
     kept: Path | None = bench.own.get("keep")
     found: dict[Task, list[T]] = {}
     if kept is not None and kept.exists():
         found = pickle.loads(kept.read_bytes())
     left = [task for task in tasks if task not in found]
     bench.expect(len(left))
-    run = _Draw(run_task)
+    run = _Draw(run_task, is_large)
     with _open_pool(bench.own.get("processes", 1)) as apply:
         for task, trials in zip(left, apply(run, left), strict=True):
             bench.report(task[1])
@@ -269,11 +282,12 @@ class _Draw:
     """Draw the shape of a task, and run it; other processes get it by name."""
 
     run: Callable[[Shape, Task], list[Any]]
+    is_large: bool
 
     def __call__(self, task: Task) -> list[Any]:
         _, family, own = task
         try:
-            return self.run(draw_shape(family, own, N_RECORDS), task)
+            return self.run(draw_shape(family, own, N_RECORDS, is_large=self.is_large), task)
         except PackageUnavailableError as error:
             print(f"left out: {family}: {error}", file=sys.stderr)
             return []

@@ -3,7 +3,8 @@
 Run as ``python -m benchmarks.honesty [--quick] [--json] [--shapes N] [--processes N]``; ``--keep
 FILE`` resumes an interrupted run, ``--fit`` computes the coefficients of
 ``learning/decoding/judging.py`` anew, and ``--far`` decodes records of which some lie far outside
-the search box: none of these answers may be called sound and be bad.
+the search box, ``--large`` mixtures of so many clusters that fits have a thousand parameters: none
+of these answers may be called sound and be bad.
 
 The shapes are those of :mod:`benchmarks.shapes`: families of synthetic records, and real ones from
 wheels. Half of them fit the band and half judge it. The judging half draws its parameters, records,
@@ -32,6 +33,7 @@ from benchmarks.honest_trials import (
     derive_seed,
     digest_decoder,
     list_far_situations,
+    list_large_situations,
     list_situations,
     pose_shape,
 )
@@ -47,7 +49,7 @@ from sfumato.learning.decoding.verdict import OFFSET
 NAME = "honesty"
 WORDS = ("sound", "rough", "doubtful", "do not use")
 _UNUSABLE = WORDS[-1]
-_N_SHAPES, _N_FAR, _QUICK_SHAPES = 60, 200, 3
+_N_SHAPES, _N_FAR, _N_LARGE, _QUICK_SHAPES = 60, 200, 20, 3
 _N_WORST = 12
 BASELINE = "kmeans++ n_init=10 on the records"
 _FITTED_FROM = "fit"
@@ -159,17 +161,18 @@ def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
     yield from _summarise_sizes(trials)
 
 
-def describe_far(trials: Sequence[HonestTrial]) -> Iterator[Row]:
+def describe_found(name: str, trials: Sequence[HonestTrial]) -> Iterator[Row]:
     """Yield the false answers, the worst first, and how many answers were found and called what."""
     false = [t for t in trials if t.ratio > _BAD and t.word == "sound"]
     yield from list_answers(NAME, [t for t in trials if t.ratio > _BAD], prefix="missed")
-    yield from _rows("far records", trials, (f"sound_above_{_BAD}", len(false)))
+    figures = ("coverage", _compute_coverage(trials)), (f"sound_above_{_BAD}", len(false))
+    yield from _rows(name, trials, *figures)
     for word in WORDS:
         own = [trial for trial in trials if trial.word == word]
-        yield from _rows("far records", trials, (word.replace(" ", "_"), len(own)))
+        yield from _rows(name, trials, (word.replace(" ", "_"), len(own)))
         if own:
             share = np.mean([trial.ratio <= _BAD for trial in own])
-            yield from _rows(f"far records, {word}", own, (f"at_most_{_BAD}", share))
+            yield from _rows(f"{name}, {word}", own, (f"at_most_{_BAD}", share))
 
 
 def list_answers(
@@ -283,13 +286,21 @@ def _fit_quantile(
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of the judging half, or of far records; or print the fitted band."""
-    is_far, is_fit = bench.own.get("far"), bench.own.get("fit")
-    usual = _QUICK_SHAPES if bench.quick else _N_FAR if is_far else _N_SHAPES
-    task = partial(_run_task, list_of=list_far_situations if is_far else list_situations)
-    text = _FITTED_FROM if is_fit else digest_decoder()
-    trials = collect_tasks(bench, text, bench.own.get("shapes") or usual, task)
+    is_far, is_large, is_fit = (bool(bench.own.get(each)) for each in ("far", "large", "fit"))
+    usual = _N_FAR if is_far else _N_LARGE if is_large else _N_SHAPES
+    list_of = list_large_situations if is_large else list_situations
+    trials = collect_tasks(
+        bench,
+        _FITTED_FROM if is_fit else digest_decoder(),
+        bench.own.get("shapes") or (_QUICK_SHAPES if bench.quick else usual),
+        partial(_run_task, list_of=list_far_situations if is_far else list_of),
+        is_large=is_large,
+    )
+    if is_far or is_large:
+        yield from describe_found("far records" if is_far else "many clusters", trials)
+        return
     if not is_fit:
-        yield from (describe_far if is_far else describe)(trials)
+        yield from describe(trials)
         return
     for name, coefficients in fit(trials).items():
         for feature, value in zip(("intercept", *FEATURES[1:]), coefficients, strict=True):
@@ -299,4 +310,5 @@ def measure(bench: Bench) -> Iterator[Row]:
 if __name__ == "__main__":
     fits = ("--fit", {"action": "store_true", "help": "fit the band and print it"})
     far = ("--far", {"action": "store_true", "help": "records far outside the search box"})
-    run(NAME, __doc__, measure, fits, far, *OPTIONS)
+    large = ("--large", {"action": "store_true", "help": "mixtures of many clusters"})
+    run(NAME, __doc__, measure, fits, far, large, *OPTIONS)

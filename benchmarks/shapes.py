@@ -24,6 +24,8 @@ Floats = NDArray[np.float64]
 
 SIZES = ((2, 10), (4, 5), (6, 20), (10, 10), (20, 8), (3, 40))
 """Dimensions and clusters, (d, k), of families that leave them free."""
+LARGE_SIZES = ((5, 140), (10, 90), (16, 60), (30, 32))
+"""Those whose fits have a thousand parameters."""
 N_RECORDS = 50_000
 _SMALLER = ((2, 5), (3, 8), (4, 5), (6, 6), (8, 4))
 GUESS = 0.25
@@ -58,8 +60,10 @@ def make_generator(text: str) -> np.random.Generator:
     return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
 
 
-def draw_shape(family: str, text: str, n_records: int = N_RECORDS) -> Shape:
-    """Draw the shape of a family that a text determines.
+def draw_shape(
+    family: str, text: str, n_records: int = N_RECORDS, *, is_large: bool = False
+) -> Shape:
+    """Draw the shape of a family that a text determines; with so many clusters that it is large.
 
     Raises
     ------
@@ -73,7 +77,8 @@ def draw_shape(family: str, text: str, n_records: int = N_RECORDS) -> Shape:
         records, is_mixture = records[chosen], False
     else:
         recipe = FAMILIES[family]
-        d, k = recipe.sizes[rng.integers(len(recipe.sizes))]
+        sizes = LARGE_SIZES if is_large else recipe.sizes
+        d, k = sizes[rng.integers(len(sizes))]
         records = recipe.draw(rng, d, k, n_records)
         is_mixture = recipe.is_mixture
     return Shape(
