@@ -13,12 +13,11 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
-    and_,
     bindparam,
     delete,
     func,
-    or_,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -228,6 +227,6 @@ def follows(
     """Return the condition for what comes after the end of a page."""
     if after is None:
         return []
-    if newest_first:
-        return [or_(time < after[0], and_(time == after[0], identity < after[1]))]
-    return [or_(time > after[0], and_(time == after[0], identity > after[1]))]
+    # Compared as a row, which an index finds; an OR would read all pages before.
+    place, end = tuple_(time, identity), tuple_(*after)
+    return [place < end if newest_first else place > end]

@@ -9,6 +9,7 @@ from sfumato.aggregator.base.store import Store
 from tests.aggregator import scans
 from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Desk
+from tests.aggregator.plans import Planner, open_planner
 from tests.aggregator.serving import Server, SteppedClock, open_server
 
 
@@ -18,8 +19,14 @@ def no_scans(request: pytest.FixtureRequest) -> Iterator[None]:
     if not {"api", "resources"} & set(request.path.parts):
         yield
         return
-    with scans.watch():
+    with scans.watch(request.getfixturevalue("planner")):
         yield
+
+
+@pytest.fixture(scope="session")
+def planner() -> Iterator[Planner | None]:
+    with open_planner(scans.LARGE) as opened:
+        yield opened
 
 
 @pytest.fixture

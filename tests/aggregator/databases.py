@@ -166,7 +166,7 @@ def give_back_postgres(name: str, *, is_empty: bool = False) -> None:
 
 
 def _empty(name: str) -> bool:
-    with _connect(name) as connection:
+    with connect(name) as connection:
         connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     return True
 
@@ -174,7 +174,7 @@ def _empty(name: str) -> bool:
 def _refill(name: str) -> bool:
     """Put the rows of the template in the place of all others; return whether all is as there."""
     described, tables, rows = _read_template(_templates["postgres"])
-    with _connect(name) as connection:
+    with connect(name) as connection:
         if connection.execute(_DESCRIBED.encode()).fetchone() != described:
             return False
         # No trigger runs, such as the one that keeps the audit log.
@@ -189,7 +189,7 @@ def _refill(name: str) -> bool:
 @cache
 def _read_template(name: str) -> tuple[Any, list[str], list[tuple[Any, ...]]]:
     """Return a description of the tables, their names, and the rows of those that are filled."""
-    with _connect(name) as connection:
+    with connect(name) as connection:
         described = connection.execute(_DESCRIBED.encode()).fetchone()
         named = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
         tables = [table for (table,) in connection.execute(named)]
@@ -223,7 +223,7 @@ def address_of(name: str) -> str:
 
 def _run_on_postgres(*statements: str) -> None:
     try:
-        connection = _connect(POSTGRES.database)
+        connection = connect(POSTGRES.database)
     except psycopg.OperationalError as error:
         pytest.skip(f"no Postgres answers at {POSTGRES}: {type(error).__name__}")
     with connection:
@@ -231,7 +231,8 @@ def _run_on_postgres(*statements: str) -> None:
             connection.execute(statement.encode())
 
 
-def _connect(database: str | None) -> psycopg.Connection[Any]:
+def connect(database: str | None = POSTGRES.database) -> psycopg.Connection[Any]:
+    """Connect to a database of the server on which tests make theirs."""
     address = POSTGRES.set(drivername="postgresql", database=database)
     return psycopg.connect(
         address.render_as_string(hide_password=False), autocommit=True, connect_timeout=5

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, UniqueConstraint, bindparam, func, select, update
+from sqlalchemy import BigInteger, Column, Index, UniqueConstraint, bindparam, select, update
 
 from sfumato.aggregator.base.sums.cells import has_device
 from sfumato.aggregator.base.tables import derive_table
@@ -26,6 +26,8 @@ DEVICES = derive_table(
     DeviceRecord,
     Column("n_plan_refusals", BigInteger, nullable=False, default=0),
     Index(None, "study_id", "enrolled", "device_id"),
+    # For repeated slots, which only devices of the same labels have.
+    Index(None, "study_id", "labels", "enrolled"),
     Index(None, "enrolled", "device_id"),
     Index(None, "name"),
     UniqueConstraint("study_id", "ordinal"),
@@ -120,11 +122,9 @@ def _count_rules(heartbeats: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
 async def count_devices(
     transaction: Transaction, study_ids: Sequence[bytes]
 ) -> Mapping[bytes, int]:
-    """Count the enrolled devices of some studies; those without one are absent."""
-    counted = (
-        select(DEVICES.c.study_id, func.count())
-        .where(DEVICES.c.study_id.in_(study_ids))
-        .group_by(DEVICES.c.study_id)
+    """Return the numbers of enrolled devices of some studies."""
+    counted = select(STUDIES.c.study_id, STUDIES.c.n_ordinals).where(
+        STUDIES.c.study_id.in_(study_ids)
     )
     return {row[0]: int(row[1]) for row in await transaction.connection.execute(counted)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from sqlalchemy import ColumnElement, Index, Table, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Index, and_, delete, func, or_, select, update
 from sqlalchemy.sql.dml import Update
 
 from sfumato.aggregator.base.columns import KEY
@@ -18,7 +18,6 @@ from sfumato.aggregator.base.transaction import (
     to_record,
     update_one,
 )
-from sfumato.aggregator.resources.devices.store import DEVICES
 from sfumato.aggregator.resources.jobs.record import (
     AnalysisRecord,
     DecodeRecord,
@@ -207,17 +206,16 @@ async def fail_exhausted(
 
 async def count_totals(transaction: Transaction) -> StoreTotals:
     """Count studies, devices, decodes and analyses, for the metrics."""
-    withdrawn = select(STUDIES.c.study_id).where(STUDIES.c.state == "withdrawn")
+    counted = select(func.count(), func.coalesce(func.sum(STUDIES.c.n_ordinals), 0)).where(
+        STUDIES.c.state != "withdrawn"
+    )
+    n_studies, n_devices = (await transaction.connection.execute(counted)).one()
     return StoreTotals(
-        n_studies=await _count(transaction, STUDIES, STUDIES.c.state != "withdrawn"),
-        n_devices=await _count(transaction, DEVICES, DEVICES.c.study_id.not_in(withdrawn)),
+        n_studies=int(n_studies),
+        n_devices=int(n_devices),
         decodes=await transaction.count_states(DecodeRecord),
         analyses=await transaction.count_states(AnalysisRecord),
     )
-
-
-async def _count(transaction: Transaction, table: Table, which: ColumnElement[bool]) -> int:
-    return int(await transaction.scalar(select(func.count()).select_from(table).where(which)))
 
 
 async def note_worker(

@@ -44,6 +44,7 @@ async def sum_devices(
     # As in every total: without the sketches of excluded devices whose payloads are kept.
     statement = select_entries().where(
         SKETCHES.c.study_id == study_id,
+        DEVICES.c.study_id == study_id,
         SKETCHES.c.state == "stored",
         SKETCHES.c.received <= received_until,
         or_(DEVICES.c.excluded.is_(None), SKETCHES.c.payload.is_(None)),

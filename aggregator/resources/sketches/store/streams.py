@@ -16,11 +16,10 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
-    cast,
-    exists,
     func,
     select,
     text,
+    type_coerce,
 )
 
 from sfumato.aggregator.base.transaction import Transaction
@@ -53,14 +52,18 @@ async def find_repeated(
     """
     earlier, live = DEVICES.alias(), DEVICES.alias()
     is_live = func.coalesce(live.c.last_seen, live.c.enrolled) >= DEVICES.c.enrolled
+    # One is enough, and most live: Postgres would otherwise read all devices of the study first.
+    any_live = select(live.c.device_id).where(_is_before(live), is_live)
+    latest = any_live.order_by(live.c.enrolled.desc()).limit(1).scalar_subquery()
+    alone = select(DEVICES.c.device_id).where(DEVICES.c.device_id.in_(device_ids), latest.is_(None))
+    later_ids = (await transaction.connection.execute(alone)).scalars().all()
     statement = (
         select(DEVICES.c.device_id, earlier.c.device_id)
         .join(earlier, _is_before(earlier))
-        .where(DEVICES.c.device_id.in_(device_ids))
-        .where(~exists().where(_is_before(live), is_live))
+        .where(DEVICES.c.device_id.in_(later_ids))
         .order_by(earlier.c.enrolled, earlier.c.device_id)
     )
-    pairs = (await transaction.connection.execute(statement)).all()
+    pairs = (await transaction.connection.execute(statement)).all() if later_ids else ()
     spans = await transaction.connection.execute(
         select(
             SKETCHES.c.device_id,
@@ -199,7 +202,7 @@ def _is_before(other: FromClause) -> ColumnElement[bool]:
     """Return whether another device of the same study and labels enrolled before a device."""
     return and_(
         other.c.study_id == DEVICES.c.study_id,
-        cast(other.c.labels, Text) == cast(DEVICES.c.labels, Text),
+        type_coerce(other.c.labels, Text) == type_coerce(DEVICES.c.labels, Text),
         other.c.enrolled < DEVICES.c.enrolled,
     )
 
