@@ -16,6 +16,7 @@ from sfumato.aggregator.resources.devices.store import DEVICES, RETIRED_KEYS
 from sfumato.aggregator.resources.jobs.store import ANALYSES, DECODES
 from sfumato.aggregator.resources.sketches.record import list_columns
 from sfumato.aggregator.resources.sketches.store.entries import leaves
+from sfumato.aggregator.resources.sketches.store.sketches import SIGNED, to_header
 from sfumato.aggregator.resources.sketches.store.tables import (
     LEAVING_DEVICES,
     PENDING_SKETCHES,
@@ -65,7 +66,10 @@ async def find_plan_faults(transaction: Transaction) -> AsyncIterator[str]:
 
 async def find_sketch_faults(transaction: Transaction) -> AsyncIterator[str]:
     """Compare each payload with its digest, and each row with its signed header."""
-    async for rows in _list_pages(transaction, select(*SKETCHES.c)):
+    signed = select(*SKETCHES.c, STUDIES.c.plan_digest).join(
+        STUDIES, STUDIES.c.study_id == SKETCHES.c.study_id
+    )
+    async for rows in _list_pages(transaction, signed):
         for row in rows:
             for fault in _check_sketch(row):
                 yield f"sketch {row.sketch_id.hex()}: {fault}"
@@ -74,13 +78,14 @@ async def find_sketch_faults(transaction: Transaction) -> AsyncIterator[str]:
 async def find_signature_faults(transaction: Transaction) -> AsyncIterator[str]:
     """Verify each header with its device's keys: a retired one up to its last sequences."""
     columns = (
-        SKETCHES.c.sketch_id,
-        SKETCHES.c.device_id,
-        SKETCHES.c.header,
-        SKETCHES.c.signature,
+        *SIGNED,
+        *(SKETCHES.c.sketch_id, SKETCHES.c.stream, SKETCHES.c.sequence, SKETCHES.c.signature),
+        DEVICES.c.public_key,
     )
-    signed = select(*columns, SKETCHES.c.stream, SKETCHES.c.sequence, DEVICES.c.public_key).join(
-        DEVICES, DEVICES.c.device_id == SKETCHES.c.device_id
+    signed = (
+        select(*columns)
+        .join(DEVICES, DEVICES.c.device_id == SKETCHES.c.device_id)
+        .join(STUDIES, STUDIES.c.study_id == SKETCHES.c.study_id)
     )
     async for rows in _list_pages(transaction, signed):
         retired = await _read_retired(transaction, {row.device_id for row in rows})
@@ -286,9 +291,12 @@ async def _find_misplaced(transaction: Transaction) -> AsyncIterator[str]:
 def _is_signed_by(public_key: bytes, row: Any) -> bool:
     try:
         verify_header(
-            public_key, device=row.device_id, header_bytes=row.header, signature=row.signature
+            public_key,
+            device=row.device_id,
+            header_bytes=to_header(row),
+            signature=row.signature,
         )
-    except SignatureError:
+    except (SignatureError, WireError):
         return False
     return True
 
@@ -297,7 +305,7 @@ def _check_sketch(row: Row[Any]) -> Iterator[str]:
     if row.payload is not None and hashlib.sha256(row.payload).digest() != row.payload_digest:
         yield "the payload does not have its digest"
     try:
-        header = decode_header(row.header)
+        header = decode_header(to_header(row))
     except WireError as error:
         yield f"the header cannot be read ({error})"
         return

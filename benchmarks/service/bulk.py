@@ -24,6 +24,7 @@ from sfumato.aggregator.resources.sketches.store.tables import CELLS, SKETCHES
 from sfumato.aggregator.resources.studies.store import CELL_ROOTS, STUDIES
 from sfumato.aggregator.services import Services
 from sfumato.shared.plan import plan_to_json
+from sfumato.shared.wire import shorten_header
 
 _RECEIVED = 1_772_366_400.0
 _DEVICES_AT_ONCE = 1000
@@ -101,7 +102,7 @@ def _to_row(fleet: Fleet, message: Signed) -> dict[str, Any]:
         "n_records": header.n_records,
         "block": header.block or 0,
         "payload_digest": header.payload_digest,
-        "header": message.header_bytes,
+        "header": shorten_header(header),
         "signature": message.signature,
         "received": _RECEIVED + header.sequence,
         "state": "stored",

@@ -111,7 +111,6 @@ class Signed:
     header: SketchHeader
     head: bytes
     release: int
-    header_bytes: bytes
     signature: bytes
 
 
@@ -188,14 +187,7 @@ class Fleet:
             kind=self.plan.release.kind,
         )
         message = encode_message(header, payload, device.key.sign)
-        decoded = decode_message(message)
-        return Signed(
-            header,
-            message[: -len(payload)],
-            release,
-            decoded.header_bytes,
-            decoded.signature,
-        )
+        return Signed(header, message[: -len(payload)], release, decode_message(message).signature)
 
     def _choose_block(self, device: BenchDevice, sequence: int) -> int | None:
         if not self.plan.is_split:

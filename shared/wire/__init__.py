@@ -45,6 +45,8 @@ from sfumato.shared.wire.message import (
     encode_header,
     encode_message,
     is_stream_name,
+    restore_header,
+    shorten_header,
     verify_header,
 )
 from sfumato.shared.wire.payload import PayloadForm, decode_payload, encode_payload
@@ -121,6 +123,8 @@ __all__ = [
     "read_problem",
     "read_retry_after",
     "require_public_key",
+    "restore_header",
+    "shorten_header",
     "sign_request",
     "verify_endorsement",
     "verify_header",

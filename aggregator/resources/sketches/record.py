@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from sfumato.aggregator.base.columns import KEY, DeviceId, Name, Reference, StudyId, Word
 from sfumato.aggregator.resources.devices.record import DeviceRecord
 from sfumato.learning.estimate.totals import Totals
-from sfumato.shared.wire import SketchHeader, SketchMessage
+from sfumato.shared.wire import SketchHeader, SketchMessage, shorten_header
 
 MOST_RANGES = 100
 """The largest number of listed gaps of a stream; all are counted."""
@@ -46,7 +46,8 @@ class SketchRecord:
     block
         The block of features in the payload; 0 where a sketch carries all of them.
     header, signature
-        The signed bytes and the device's signature, so that a second party can verify them.
+        The signed header, without the digests that the row and its study hold, and the device's
+        signature, so that a second party can verify them.
     state, batch_id
         Under a secure sum: a ``ReportState`` of batches, and its batch. Otherwise ``stored`` or
         ``excluded``, and None.
@@ -73,7 +74,7 @@ class SketchRecord:
         """Return the record of a message."""
         return cls(
             **list_columns(message.header),
-            header=message.header_bytes,
+            header=shorten_header(message.header),
             signature=message.signature,
             received=received,
         )

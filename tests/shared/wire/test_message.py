@@ -15,7 +15,14 @@ from sfumato.shared.errors import (
     UnsupportedVersionError,
     WireError,
 )
-from sfumato.shared.wire import compute_sketch_id, decode_message, encode_message
+from sfumato.shared.wire import (
+    compute_sketch_id,
+    decode_message,
+    encode_header,
+    encode_message,
+    restore_header,
+    shorten_header,
+)
 from tests.shared.refusals import list_wrong_refusals
 from tests.shared.wire.samples import KEY, PAYLOAD, PUBLIC_KEY, cddl_rule, make_header, make_message
 
@@ -132,6 +139,23 @@ def test_a_header_with_a_secret_number_of_records_carries_none() -> None:
     header = decode_message(data).header
     assert (header.n_records, header.n_public) == (None, False)
     assert len(data) == len(make_message(n_records=0)), "null and zero have one byte each"
+
+
+@given(
+    st.integers(0, 1 << 62),
+    st.none() | st.integers(0, 1 << 62),
+    st.none() | st.integers(0, 1 << 62),
+)
+def test_a_header_without_its_digests_is_restored_byte_for_byte(
+    sequence: int, n_records: int | None, block: int | None
+) -> None:
+    more = {"n_records": n_records, "n_public": n_records is not None, "block": block}
+    header = decode_message(make_message(sequence=sequence, **more)).header
+    short = shorten_header(header)
+    names = ("study", "plan_digest", "device", "payload_digest")
+    digests = {name: getattr(header, name) for name in names}
+    assert not any(digest in short for digest in digests.values())
+    assert restore_header(short, **digests) == encode_header(header)
 
 
 def test_identities_differ_by_every_part() -> None:

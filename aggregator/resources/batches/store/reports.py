@@ -10,7 +10,9 @@ from sqlalchemy import func, select, update
 from sfumato.aggregator.base.transaction import Transaction
 from sfumato.aggregator.resources.batches.record import BatchRecord
 from sfumato.aggregator.resources.batches.store.batches import BATCHES, cut, join_batches
+from sfumato.aggregator.resources.sketches.store.sketches import SIGNED, to_header
 from sfumato.aggregator.resources.sketches.store.tables import SKETCHES
+from sfumato.aggregator.resources.studies.store import STUDIES
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.sharing.batches import BatchKey, compute_members, compute_report
 
@@ -32,12 +34,12 @@ async def list_waiting_reports(
 ) -> Sequence[tuple[bytes, bytes]]:
     """Return identity and header of reports that the helper has not judged yet."""
     statement = (
-        select(SKETCHES.c.sketch_id, SKETCHES.c.header)
-        .where(SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "waiting")
+        _select_reports(batch_id, "waiting", SKETCHES.c.sketch_id)
         .order_by(SKETCHES.c.sketch_id)
         .limit(most)
     )
-    return [(row[0], row[1]) for row in await transaction.connection.execute(statement)]
+    found = await transaction.connection.execute(statement)
+    return [(row.sketch_id, to_header(row)) for row in found]
 
 
 async def list_left_out(transaction: Transaction, batch_id: bytes) -> Sequence[bytes]:
@@ -152,6 +154,14 @@ async def list_reports(transaction: Transaction, batch_id: bytes) -> set[bytes]:
     return set((await transaction.connection.execute(statement)).scalars())
 
 
+def _select_reports(batch_id: bytes, state: str, column: Any) -> Any:
+    return (
+        select(column, *SIGNED)
+        .join(STUDIES, STUDIES.c.study_id == SKETCHES.c.study_id)
+        .where(SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == state)
+    )
+
+
 async def _find_waiting(
     transaction: Transaction, batch_id: bytes, sketch_ids: Sequence[bytes]
 ) -> list[bytes]:
@@ -170,11 +180,9 @@ async def compute_batch_members(
     transaction: Transaction, batch_id: bytes
 ) -> tuple[bytes, int, int | None]:
     """Return digest, number and records of the accepted reports of a batch."""
-    statement = select(SKETCHES.c.header, SKETCHES.c.n_records).where(
-        SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
-    )
+    statement = _select_reports(batch_id, "accepted", SKETCHES.c.n_records)
     rows = (await transaction.connection.execute(statement)).all()
-    members = compute_members(compute_report(row.header) for row in rows)
+    members = compute_members(compute_report(to_header(row)) for row in rows)
     is_secret = any(row.n_records is None for row in rows)
     return members, len(rows), None if is_secret else sum(row.n_records for row in rows)
 
@@ -183,12 +191,10 @@ async def stream_payloads(
     transaction: Transaction, batch_id: bytes
 ) -> AsyncIterator[Sequence[tuple[bytes, bytes]]]:
     """Yield header and payload of the accepted reports of a batch, some at once."""
-    statement = select(SKETCHES.c.header, SKETCHES.c.payload).where(
-        SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
-    )
+    statement = _select_reports(batch_id, "accepted", SKETCHES.c.payload)
     async with transaction.connection.stream(statement) as result:
         try:
             async for rows in result.partitions(_STREAMED):
-                yield [(row.header, row.payload) for row in rows]
+                yield [(to_header(row), row.payload) for row in rows]
         finally:
             await result.close()

@@ -40,7 +40,7 @@ from sfumato.shared.errors import (
 )
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.sharing.batches import BatchKey, choose_part
-from sfumato.shared.wire import SketchMessage
+from sfumato.shared.wire import SketchMessage, shorten_header
 
 _MOST = 64
 """Uploads in one transaction: the last waits about as long as a slow disk takes to commit."""
@@ -167,7 +167,7 @@ class UploadWriter(Service):
         if signer is not None or device.public_key != upload.public_key:
             signer = await find_signer(transaction, device, message)
         if present is not None:
-            _require_same(present, message)
+            _require_same(present, message, study)
             return False
         _require_included(device)
         require_valid(device, signer)
@@ -298,10 +298,12 @@ def require_author(message: SketchMessage, device: DeviceRecord | None) -> Devic
     return device
 
 
-def _require_same(present: SketchRecord, message: SketchMessage) -> None:
+def _require_same(present: SketchRecord, message: SketchMessage, study: StudyRecord) -> None:
     """Check that the stored sketch is the same; a rotated key may have signed it again."""
-    same_payload = present.payload_digest == message.header.payload_digest
-    if same_payload and present.header == message.header_bytes:
+    header = message.header
+    same_payload = present.payload_digest == header.payload_digest
+    same_plan = header.plan_digest == study.plan_digest
+    if same_payload and same_plan and present.header == shorten_header(header):
         return
     raise DuplicateUploadError(
         "is stored with another payload or header",

@@ -7,13 +7,14 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from sqlalchemy import TextClause, and_, bindparam, insert, or_, select, text, update
+from sqlalchemy import Row, TextClause, and_, bindparam, insert, or_, select, text, update
 
 from sfumato.aggregator.base.transaction import Transaction, insert_into
 from sfumato.aggregator.resources.sketches.record import RefusalRecord, SketchRecord
 from sfumato.aggregator.resources.sketches.store.tables import PENDING_SKETCHES, REFUSALS, SKETCHES
 from sfumato.aggregator.resources.studies.store import STUDIES
 from sfumato.shared.errors import StoreError
+from sfumato.shared.wire import restore_header
 
 # Every upload runs these: building one takes as long as running it.
 _ADD_PENDING = insert(PENDING_SKETCHES)
@@ -34,6 +35,24 @@ _COUNT = (
     )
     .returning(STUDIES.c.n_sketches)
 )
+
+
+SIGNED = (
+    *(SKETCHES.c.header, SKETCHES.c.study_id, SKETCHES.c.device_id, SKETCHES.c.payload_digest),
+    STUDIES.c.plan_digest,
+)
+"""Columns of which :func:`to_header` makes a signed header."""
+
+
+def to_header(row: Row[Any]) -> bytes:
+    """Return the signed header of a row."""
+    return restore_header(
+        row.header,
+        study=row.study_id,
+        plan_digest=row.plan_digest,
+        device=row.device_id,
+        payload_digest=row.payload_digest,
+    )
 
 
 async def add_sketches(
