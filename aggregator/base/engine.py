@@ -24,7 +24,7 @@ _KEEPALIVE = {
     "tcp_user_timeout": 10_000,
 }
 _CONNECTIONS = 15
-"""The most connections of a process to a SQLite file."""
+"""The most connections of a process to its database."""
 _FILE = "sfumato_file"
 _PRAGMAS = (
     # First: switching to WAL then waits for another process that does the same.
@@ -75,7 +75,13 @@ def create_engine(database_url: str) -> AsyncEngine:
         **_KEEPALIVE,
     }
     return create_async_engine(
-        database_url, pool_pre_ping=True, connect_args=arguments, hide_parameters=True
+        database_url,
+        pool_pre_ping=True,
+        connect_args=arguments,
+        hide_parameters=True,
+        # Kept: Postgres starts a process for each.
+        pool_size=_CONNECTIONS,
+        max_overflow=0,
     )
 
 
