@@ -50,9 +50,7 @@ class Process:
 
     def list_pids(self) -> list[int]:
         """Return its process id and those of its workers."""
-        pid = self._process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [pid, *map(int, children)]
+        return [self._process.pid, *list_children(self._process.pid)]
 
     def rss_mb(self) -> float:
         """Return the resident memory of the program and its workers, in 10^6 bytes."""
@@ -60,14 +58,33 @@ class Process:
 
     def cpu_seconds(self) -> float:
         """Return the processor time of all its threads, without its workers."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return read_cpu_seconds(self._process.pid)
 
     def end(self, how: int = signal.SIGTERM) -> None:
         """Stop it as an operator would, or kill it as a power cut would."""
         if self._process.poll() is None:
             self._process.send_signal(how)
         self._process.wait()
+
+
+def list_children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
+def find_parent(pid: int) -> int:
+    """Return the process that started a process."""
+    return int(_read_stat(pid)[1])
+
+
+def read_cpu_seconds(pid: int, *, ended: bool = False) -> float:
+    """Return the processor time of a process; ``ended`` with that of its children that ended."""
+    ticks = _read_stat(pid)[11 : 15 if ended else 13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+def _read_stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
 
 
 def _read_rss(pid: int) -> int:

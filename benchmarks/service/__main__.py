@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.runner import Bench, Row, run
 from benchmarks.service import __doc__ as doc
 from benchmarks.service.databases import POSTGRES, is_postgres_there
+from benchmarks.service.sizing import measure_sizing
 from benchmarks.service.snapshots import SHAPES, measure_snapshots
 from benchmarks.service.uploads import (
     NAME,
@@ -35,6 +36,7 @@ def measure(bench: Bench) -> Iterator[Row]:
         "phones": partial(measure_phones, devices=2000 if quick else 100_000),
         "killed": partial(measure_recovery, runs=1 if quick else 5),
         "idle": measure_idle,
+        "sizing": partial(measure_sizing, n=1000 if quick else 10_000),
     }
     for name, each in measures.items():
         for kind in ("sqlite", "postgres"):

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import psycopg
 
+from benchmarks.processes import find_parent, list_children, read_cpu_seconds
 from sfumato.aggregator.base.engine import create_engine
 from sfumato.aggregator.base.store import Store
 from sfumato.aggregator.database.schema import migrate_database
@@ -53,6 +54,15 @@ class BenchDatabase:
     def run(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """Run some work on the database's store, in a loop of its own."""
         return asyncio.run(self.use(work))
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of a Postgres server on this machine; SQLite has none."""
+        if self.kind == "sqlite":
+            return 0.0
+        with psycopg.connect(self.url) as connection:
+            postmaster = find_parent(connection.info.backend_pid)
+            children = sum(map(read_cpu_seconds, list_children(postmaster)))
+        return children + read_cpu_seconds(postmaster, ended=True)
 
     def size_mb(self) -> float:
         """Return its size on disk, in MB."""

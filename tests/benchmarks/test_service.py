@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from benchmarks.service import uploads
+from benchmarks.service import sizing, uploads
 from benchmarks.service.bulk import compare_sums, load_windows, prepare_study
 from benchmarks.service.databases import open_database
 from benchmarks.service.fleet import Fleet, make_plan
 from benchmarks.service.servers import running_servers
+from benchmarks.service.sizing import measure_sizing
 from benchmarks.service.snapshots import measure_snapshots
 from benchmarks.service.uploads import measure_outage, measure_uploads, send
 from sfumato.aggregator.base.clock import SystemClock
@@ -114,3 +115,12 @@ def test_snapshots_are_measured_at_each_size(tmp_path: Path) -> None:
     rows = {row.figure: row.value for row in measure_snapshots("sqlite", tmp_path, sizes, runs=5)}
     assert rows["ratio_to_smallest"] == 1
     assert rows["latency_ms"] > 0
+
+
+def test_every_unit_has_its_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_N_DEVICES", 20), ("_BATCH", 40), ("_N_CLUSTERS", 1)):
+        monkeypatch.setattr(sizing, name, value)
+    rows = list(measure_sizing("sqlite", tmp_path, n=20))
+    units = {row.case.removeprefix("sizing sqlite ") for row in rows}
+    assert units >= {"enrolment", "upload", "report", "disk", "decode", "merge devices=1000000"}
+    assert all(row.value > 0 for row in rows if row.figure.endswith("bytes"))
