@@ -58,11 +58,9 @@ class Transaction:
 
     async def add(self, record: object) -> bool:
         """Insert a record; false if a unique constraint forbids it."""
-        table = TABLES[type(record)]
         values = {f.name: getattr(record, f.name) for f in fields(cast("Any", record))}
-        statement = self.insert_into(table).values(values).on_conflict_do_nothing()
-        found = await self.connection.execute(statement.returning(*table.primary_key))
-        return found.first() is not None
+        statement = _insert_one(cast("Any", type(record)), self.connection.dialect.name)
+        return (await self.connection.execute(statement, values)).first() is not None
 
     async def get(self, kind: type[R], key: object, *, lock: bool = False) -> R | None:
         """Return the record of a key; ``lock`` its row until the transaction ends."""
@@ -173,6 +171,12 @@ def insert_into(table: Table, dialect: str) -> postgresql.Insert:
 def select_records(kind: type[Any]) -> Select[Any]:
     """Select the columns that a record holds."""
     return select(*(TABLES[kind].c[f.name] for f in fields(kind)))
+
+
+@cache
+def _insert_one(kind: Any, dialect: str) -> Any:
+    statement = insert_into(TABLES[kind], dialect).on_conflict_do_nothing()
+    return statement.returning(*TABLES[kind].primary_key)
 
 
 @cache

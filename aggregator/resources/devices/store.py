@@ -38,25 +38,37 @@ RETIRED_KEYS = derive_table(
     "retired_keys", RetiredKeyRecord, Index(None, "device_id"), order=("retired", "key_id")
 )
 
-# Every upload runs these: building one takes as long as running it.
+# Every upload or enrolment runs these: building one takes as long as running it.
 _IDS: Any = bindparam("device_ids", expanding=True)
 _TOUCH = (
     update(DEVICES)
     .where(DEVICES.c.device_id.in_(_IDS))
     .values(last_seen=bindparam("now"), n_sketches=DEVICES.c.n_sketches + bindparam("more"))
 )
+_NEXT_ORDINAL = (
+    update(STUDIES)
+    .where(STUDIES.c.study_id == bindparam("of_study"))
+    .values(n_ordinals=STUDIES.c.n_ordinals + 1)
+    .returning(STUDIES.c.n_ordinals)
+)
+_USE_TOKEN = (
+    update(TOKENS)
+    .where(
+        TOKENS.c.token_hash == bindparam("token"),
+        TOKENS.c.uses < TOKENS.c.max_uses,
+        TOKENS.c.expires > bindparam("now"),
+        TOKENS.c.revoked.is_(None),
+    )
+    .values(uses=TOKENS.c.uses + 1)
+    .returning(TOKENS.c.uses)
+)
 
 
 async def add_device(transaction: Transaction, record: DeviceRecord) -> bool:
     """Store a device."""
     # Counted in the study: two that took the highest number so far would collide.
-    ordinal = await transaction.connection.execute(
-        update(STUDIES)
-        .where(STUDIES.c.study_id == record.study_id)
-        .values(n_ordinals=STUDIES.c.n_ordinals + 1)
-        .returning(STUDIES.c.n_ordinals)
-    )
-    return await transaction.add(replace(record, ordinal=ordinal.scalar_one() - 1))
+    found = await transaction.connection.execute(_NEXT_ORDINAL, {"of_study": record.study_id})
+    return await transaction.add(replace(record, ordinal=found.scalar_one() - 1))
 
 
 async def touch_devices(
@@ -131,17 +143,8 @@ async def count_devices(
 
 async def use_token(transaction: Transaction, token_hash: bytes, *, now: float) -> bool:
     """Count one use; false if it is used up, expired or revoked."""
-    statement = (
-        update(TOKENS)
-        .where(
-            TOKENS.c.token_hash == token_hash,
-            TOKENS.c.uses < TOKENS.c.max_uses,
-            TOKENS.c.expires > now,
-        )
-        .where(TOKENS.c.revoked.is_(None))
-        .values(uses=TOKENS.c.uses + 1)
-    )
-    return await transaction.run(statement) > 0
+    found = await transaction.connection.execute(_USE_TOKEN, {"token": token_hash, "now": now})
+    return found.first() is not None
 
 
 async def find_excluded(

@@ -62,6 +62,10 @@ class _Enrolment:
     continues: Continuation | None
 
 
+_Known = dict[tuple[bytes, str], tuple[StudyRecord, TokenRecord]]
+"""Studies and tokens that a transaction has read, by identity and secret."""
+
+
 class EnrolmentService(Service):
     """Creates, lists and revokes tokens, and enrols devices; many at once in one transaction."""
 
@@ -216,7 +220,8 @@ class EnrolmentService(Service):
                 order = sorted(
                     range(len(wanted)), key=lambda i: (wanted[i].study_id, wanted[i].token)
                 )
-                done = {i: await self._enrol(transaction, wanted[i]) for i in order}
+                known: _Known = {}
+                done = {i: await self._enrol(transaction, wanted[i], known) for i in order}
             return [done[i] for i in range(len(wanted))]
         except TransportError:
             raise
@@ -233,12 +238,21 @@ class EnrolmentService(Service):
         return result
 
     async def _enrol(
-        self, transaction: Transaction, wanted: _Enrolment
+        self,
+        transaction: Transaction,
+        wanted: _Enrolment,
+        known: _Known,
     ) -> tuple[DeviceRecord, bool]:
-        study = await require_study(transaction, wanted.study_id)
-        token = None
-        if wanted.continues is None:
+        # Once for all that share a token, which stays locked; a refusal ends the transaction.
+        place, token = (wanted.study_id, wanted.token), None
+        if wanted.continues is not None:
+            study = await require_study(transaction, wanted.study_id)
+        elif place in known:
+            study, token = known[place]
+        else:
+            study = await require_study(transaction, wanted.study_id)
             token = await self._find_token(transaction, wanted.token, wanted.study_id, lock=True)
+            known[place] = study, token
         present = await transaction.get(DeviceRecord, device_id_of(wanted.public_key))
         if present is None:
             return await self._add(transaction, study, token, wanted), True
