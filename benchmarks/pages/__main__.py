@@ -15,7 +15,7 @@ from benchmarks.runner import read_output
 
 PAGES = (
     *("calibration", "cover", "honesty", "insight", "looks", "methods", "paper", "peers"),
-    *("real-sets", "synthesis"),
+    *("real-sets", "sizing", "synthesis"),
 )
 PICTURES = ("fleets", "methods", "paper")
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from benchmarks.choosing import measure_regret, read_trials
 from benchmarks.contenders import CONTENDERS, SKETCH
+from benchmarks.pages import sizing
 from benchmarks.pages.templates import (
     Cells,
     Show,
@@ -391,6 +392,7 @@ TABLES: Final[Mapping[str, Tables]] = {
     "looks": _LOOKS,
     "paper": _PAPER,
     "peers": _PEERS,
+    "sizing": sizing.TABLES,
     "synthesis": _SYNTHESIS,
 }
 """By page."""

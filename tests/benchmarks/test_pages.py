@@ -60,6 +60,25 @@ def list_methods() -> list[Row]:
     ]
 
 
+def list_sizing() -> list[Row]:
+    figures = {
+        "enrolment": {"server_cpu_ms": 2.0, "wire_bytes": 500.0, "kept_bytes": 1000.0},
+        "upload": {"server_cpu_ms": 1.0, "wire_bytes": 8600.0},
+        "report": {"server_cpu_ms": 1.0, "wire_bytes": 600.0, "held_bytes": 600.0},
+        "decode": {"worker_cpu_ms": 2000.0},
+        "merge devices=1000000": {"merge_cpu_ms": 0.25},
+        "disk": {"held_bytes": 9000.0, "kept_bytes": 600.0, "cells": 30.0, "cell_bytes": 10062.5},
+    }
+    figures["report"]["kept_bytes"] = 500.0
+    of_database = {"sqlite": 0.0, "postgres": 0.5}
+    return [
+        Row("service", f"sizing {kind} {unit}", figure, value, "1", 5, "")
+        for kind, database in of_database.items()
+        for unit, own in figures.items()
+        for figure, value in {**own, "database_cpu_ms": database}.items()
+    ]
+
+
 def list_synthesis() -> list[Row]:
     ways = {"sketch and histograms": 0.3, "pair tree": 0.2, "sketch and histograms, L=3": 0.6}
     found = [
@@ -170,6 +189,7 @@ PAGE_ROWS = {
     "paper": list_paper,
     "peers": list_peers,
     "real-sets": list_verdicts,
+    "sizing": list_sizing,
     "synthesis": list_synthesis,
 }
 EXPECTED = {
@@ -217,6 +237,17 @@ EXPECTED = {
         "| 2 | 1 | 0 | 1 | 2 | 1 |",
     ],
     "real-sets": ["| all | 7 | 90.0% | 0.250 |"],
+    "sizing": [
+        # 2.8 x 8 x 8600 bits; a device 1 kB; 87.6e6 rows of 600 B; payloads of 7.2e6 rows of
+        # 8400 B; 8760 windows of 30 cells of 10 kB and 1250 B that name devices.
+        "| 10,000 | a sketch an hour | 2.8 | 1 | 0 | 0.19 | 116 | 1 | SQLite |",
+        # Merging keeps up with 1000 a second, and a core half busy with 500.
+        "| 100,000,000 | a sketch a day | 1,160 | 3 | 2 | 80 | 47,300 | 2 | Postgres: 2 |",
+        "| merging, which one server at a time does for a study | 1,000 a second | 3,600,000 |",
+        "| running sums, half of whose bytes name devices | - | 80,000 in a study |",
+        "| upload | sqlite | 1 | - | 8,600 | 600 | 9,000 |",
+        "| decode | postgres | 2,000 | 0.5 | - | - | - |",
+    ],
     "synthesis": [
         "| weather | 1/2 | uniform ends | relative | pair tree | 0.20 | 0.30 |",
         "| weather | 1/2 | 0.30 (30.0%) | 0.20 (20.0%) |",
