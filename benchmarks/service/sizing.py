@@ -32,7 +32,11 @@ _CONNECTIONS = 64
 _N_CLUSTERS = 10
 _LARGE = 1_000_000
 _BATCH = 1024
-_SIZE = text("SELECT pg_relation_size(:name) + pg_indexes_size(:name)")
+# Indexes of a part of the rows are those of payloads and of batches.
+_SIZE = text(
+    "SELECT pg_relation_size(indrelid) + sum(pg_relation_size(indexrelid)) FROM pg_index"
+    " WHERE indrelid = CAST(:name AS regclass) AND indpred IS NULL GROUP BY indrelid"
+)
 _WHOLE = text("SELECT pg_total_relation_size(:name)")
 _PAGES = text(
     "SELECT sum(pgsize) FROM dbstat JOIN sqlite_schema USING (name) WHERE tbl_name = :name"
