@@ -17,12 +17,13 @@ _MERGES: Final = 0.25
 """Share of its time that a server merges."""
 _HELD_DAYS: Final = 30
 _KEPT_DAYS: Final = 365
-_MOST_CORES: Final = 64
 _MOST_BYTES: Final = 3e13
-"""Cores and disk of one Postgres."""
+"""Disk of one Postgres; its cores are needed later."""
 _MOST_FILE: Final = 1e12
 """Bytes of a SQLite file, which a backup copies as a whole."""
 _MEASURED_DEVICES: Final = 500
+_MOST_DEVICES: Final = 1_000_000
+"""Devices of a study that merging was measured with."""
 _SIZES: Final = (10**4, 10**6, 10**8)
 _SENT: Final = {
     "a sketch an hour": ("upload", 3600),
@@ -49,13 +50,12 @@ class Need:
     @property
     def n_servers(self) -> int:
         """Servers, each of which uses one core, half busy."""
-        return max(1, math.ceil(self.server_cores / _BUSY))
+        return math.ceil(self.server_cores / _BUSY)
 
     @property
     def n_databases(self) -> int:
         """Databases, each of its own servers."""
-        cores = self.database_cores / _BUSY / _MOST_CORES
-        return max(1, math.ceil(cores), math.ceil(self.disk_bytes / _MOST_BYTES))
+        return math.ceil(self.disk_bytes / _MOST_BYTES)
 
 
 def compute_need(units: Units, n_devices: int, unit: str, period: int) -> Need:
@@ -63,7 +63,7 @@ def compute_need(units: Units, n_devices: int, unit: str, period: int) -> Need:
     rate, own, disk = n_devices / period, units[unit], units["disk"]
     sizes = own if unit == "report" else disk
     limit = _MERGES / (units["merge devices=1000000"]["merge_cpu_ms"] / 1e3)
-    n_studies = max(1, math.ceil(rate / limit))
+    n_studies = max(math.ceil(rate / limit), math.ceil(n_devices / _MOST_DEVICES))
     cells = _KEPT_DAYS * _DAY / period * disk["cells"]
     bits = n_studies * (disk["cell_bytes"] - _MEASURED_DEVICES / 8) + n_devices / 8
     stored = _KEPT_DAYS * _DAY * rate * sizes["kept_bytes"]
@@ -87,60 +87,68 @@ def _read_units(rows: Sequence[Row], kind: str) -> Units:
     }
 
 
-def _list_needs(rows: Sequence[Row]) -> Iterator[str]:
-    units, small = _read_units(rows, "postgres"), _read_units(rows, "sqlite")
-    lines = []
-    for n_devices in _SIZES if units and small else ():
+def _find_needs(rows: Sequence[Row]) -> Iterator[tuple[int, str, Need, bool]]:
+    """Yield the needs of each fleet on SQLite where that is enough, else on Postgres."""
+    small, large = (_read_units(rows, kind) for kind in ("sqlite", "postgres"))
+    for n_devices in _SIZES if small and large else ():
         for words, (unit, period) in _SENT.items():
             need = compute_need(small, n_devices, unit, period)
             is_small = need.n_servers == need.n_studies == 1 and need.disk_bytes <= _MOST_FILE
-            need = need if is_small else compute_need(units, n_devices, unit, period)
-            lines.append(
-                (
-                    f"{n_devices:,}",
-                    words,
-                    _show(need.rate),
-                    f"{need.n_servers:,}",
-                    "0" if is_small else _show(max(1.0, math.ceil(need.database_cores / _BUSY))),
-                    _show(need.network_bits / 1e6),
-                    _show(need.disk_bytes / 1e9),
-                    f"{need.n_studies:,}",
-                    "SQLite" if is_small else f"Postgres: {need.n_databases:,}",
-                )
+            if not is_small:
+                need = compute_need(large, n_devices, unit, period)
+            yield n_devices, words, need, is_small
+
+
+def _list_answers(rows: Sequence[Row]) -> Iterator[str]:
+    for n_devices, words, need, is_small in _find_needs(rows):
+        if words == next(iter(_SENT)):
+            what = "SQLite" if is_small else _count("Postgres database", need.n_databases)
+            servers, studies = _count("server", need.n_servers), _count("study", need.n_studies)
+            size = _show_size(need.disk_bytes)
+            yield (
+                f"* **{n_devices:,} devices**, {words}: {servers}, {what}, {studies}, {size} of "
+                "disk after a year."
             )
-    heads = (
-        *("devices", "each sends", "a second", "servers, of one core each", "cores of Postgres"),
-        *("network, Mbit/s", "disk after a year, GB", "studies", "databases"),
+
+
+def _list_needs(rows: Sequence[Row]) -> Iterator[str]:
+    heads = ("devices", "each sends", "a second", "servers", "cores of Postgres")
+    more = ("network, Mbit/s", "disk after a year", "studies", "databases")
+    lines = (
+        (
+            f"{n_devices:,}",
+            words,
+            _show(need.rate),
+            f"{need.n_servers:,}",
+            "-" if is_small else f"{math.ceil(need.database_cores / _BUSY):,}",
+            _show(need.network_bits / 1e6),
+            _show_size(need.disk_bytes),
+            f"{need.n_studies:,}",
+            "SQLite" if is_small else f"{need.n_databases:,}",
+        )
+        for n_devices, words, need, is_small in _find_needs(rows)
     )
-    yield from list_table(heads, lines)
+    yield from list_table((*heads, *more), lines)
 
 
 def _list_limits(rows: Sequence[Row]) -> Iterator[str]:
+    small, large = (_read_units(rows, kind) for kind in ("sqlite", "postgres"))
     lines = []
-    units, small = _read_units(rows, "postgres"), _read_units(rows, "sqlite")
-    if units and small:
-        a_server = {name: _BUSY / (small[name]["server_cpu_ms"] / 1e3) for name in _UNITS[1:3]}
-        merges = _MERGES / (units["merge devices=1000000"]["merge_cpu_ms"] / 1e3)
-        database = _MOST_CORES * _BUSY / (units["upload"]["database_cpu_ms"] / 1e3)
-        kept = units["disk"]["kept_bytes"]
-        a_cell = units["disk"]["cell_bytes"]
-        lines = [
-            (words, f"{_show(rate)} a second", f"{_show(rate * 3600)}")
-            for words, rate in (
-                ("one server on SQLite, sketches", a_server["upload"]),
-                ("merging, which one server at a time does for a study", merges),
-                (f"a Postgres of {_MOST_CORES} cores", database),
-                (
-                    f"a disk of {_MOST_BYTES / 1e12:.0f} TB, with rows of a year",
-                    _MOST_BYTES / kept / _KEPT_DAYS / _DAY,
-                ),
-            )
-        ]
-        equal = (a_cell - _MEASURED_DEVICES / 8) * 8
-        lines.append(
-            ("running sums, half of whose bytes name devices", "-", f"{_show(equal)} in a study")
+    if small and large:
+        disk = large["disk"]
+        a_row = disk["kept_bytes"] * _KEPT_DAYS + _HELD_DAYS * (
+            disk["held_bytes"] - disk["kept_bytes"]
         )
-    yield from list_table(("limit", "at", "devices that send once an hour"), lines)
+        rates = {
+            f"{_show_size(_MOST_FILE)} of SQLite, which a backup copies": _MOST_FILE / a_row / _DAY,
+            "one server, half busy": _BUSY / (small["upload"]["server_cpu_ms"] / 1e3),
+            f"{_show_size(_MOST_BYTES)} of Postgres": _MOST_BYTES / a_row / _DAY,
+            "merging of a study": _MERGES / (large["merge devices=1000000"]["merge_cpu_ms"] / 1e3),
+        }
+        lines = [(words, _show(rate), _show(rate * 3600)) for words, rate in rates.items()]
+        equal = (disk["cell_bytes"] - _MEASURED_DEVICES / 8) * 8
+        lines.append(("running sums, half of which names devices", "-", _show(equal)))
+    yield from list_table(("limit", "sketches a second", "devices, hourly"), lines)
 
 
 def _list_units(rows: Sequence[Row]) -> Iterator[str]:
@@ -158,6 +166,15 @@ def _list_units(rows: Sequence[Row]) -> Iterator[str]:
     yield from list_table(heads, lines)
 
 
+def _count(noun: str, n: int) -> str:
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{n:,} {noun if n == 1 else plural}"
+
+
+def _show_size(n_bytes: float) -> str:
+    return f"{_show(n_bytes / 1e12)} TB" if n_bytes >= 1e12 else f"{_show(n_bytes / 1e9)} GB"
+
+
 def _show(value: float) -> str:
     """Format a number with two digits, or three where it is 100 and more."""
     if value >= 100:
@@ -165,4 +182,9 @@ def _show(value: float) -> str:
     return f"{value:.2g}"
 
 
-TABLES: Final[Tables] = {"needs": _list_needs, "limits": _list_limits, "units": _list_units}
+TABLES: Final[Tables] = {
+    "answers": _list_answers,
+    "needs": _list_needs,
+    "limits": _list_limits,
+    "units": _list_units,
+}

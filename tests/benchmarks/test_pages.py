@@ -240,11 +240,12 @@ EXPECTED = {
     "sizing": [
         # 2.8 x 8 x 8600 bits; a device 1 kB; 87.6e6 rows of 600 B; payloads of 7.2e6 rows of
         # 8400 B; 8760 windows of 30 cells of 10 kB and 1250 B that name devices.
-        "| 10,000 | a sketch an hour | 2.8 | 1 | 0 | 0.19 | 116 | 1 | SQLite |",
-        # Merging keeps up with 1000 a second, and a core half busy with 500.
-        "| 100,000,000 | a sketch a day | 1,160 | 3 | 2 | 80 | 47,300 | 2 | Postgres: 2 |",
-        "| merging, which one server at a time does for a study | 1,000 a second | 3,600,000 |",
-        "| running sums, half of whose bytes name devices | - | 80,000 in a study |",
+        "* **10,000 devices**, a sketch an hour: 1 server, SQLite, 1 study, 116 GB of disk",
+        "| 10,000 | a sketch an hour | 2.8 | 1 | - | 0.19 | 116 GB | 1 | SQLite |",
+        # A core half busy keeps up with 500 a second; a study has a million devices at most.
+        "| 100,000,000 | a sketch a day | 1,160 | 3 | 2 | 80 | 47 TB | 100 | 2 |",
+        "| merging of a study | 1,000 | 3,600,000 |",
+        "| running sums, half of which names devices | - | 80,000 |",
         "| upload | sqlite | 1 | - | 8,600 | 600 | 9,000 |",
         "| decode | postgres | 2,000 | 0.5 | - | - | - |",
     ],
