@@ -136,7 +136,7 @@ def list_far_situations(index: int) -> tuple[Situation, ...]:
 
 def list_large_situations(index: int) -> tuple[Situation, ...]:
     """List the situation of a numbered shape of many clusters: five noise levels in turn."""
-    n_epsilon = (200_000, 400_000, 800_000, 2_000_000, 10_000_000)[index % 5]
+    n_epsilon = (200_000, 400_000, 800_000, 2_000_000, 4_000_000)[index % 5]
     return (Situation(name=f"n eps {n_epsilon:,}", n_epsilon=n_epsilon),)
 
 
