@@ -166,7 +166,10 @@ def _show(
             fix="see `sfumato campaign status`, or add --wait",
         )
     yield client.decode_state(found.answer)
-    yield from describe_decoded(Decode(client, found.answer).wait())
+    result = Decode(client, found.answer).wait()
+    yield from describe_decoded(result)
+    if result.outdated:
+        yield f"next: {_propose_decode(found, result.n_clusters)}"
 
 
 @command(app, "next", "sfumato campaign next heating")
@@ -186,6 +189,13 @@ def _describe_rest(found: CampaignBody) -> Iterator[str]:
         return
     what = "answer" if _is_over(found) else "answer so far"
     yield f"{what}: sfumato campaign show {found.study_id[:12]}"
+
+
+def _propose_decode(found: CampaignBody, n_clusters: int) -> str:
+    """Write the command that makes the answer anew, of what the sums hold now."""
+    studies = [each.study_id[:12] for each in found.phases[1:] if each.study_id and each.n_sketches]
+    looks = "".join(f" --look {study}" for study in studies[1:])
+    return f"sfumato decode {studies[0]} -k {n_clusters}{looks}"
 
 
 def _is_over(found: CampaignBody) -> bool:

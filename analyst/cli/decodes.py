@@ -368,6 +368,8 @@ def _follow(running: Decode, allow_unusable: bool, timeout: float | None) -> Ans
 
 def describe_decoded(result: DecodeResult) -> Answer:
     """Yield a result for people: doubts first, then the verdict, the clusters and their cost."""
+    if result.outdated:
+        yield Text(f"Doubt: {result.outdated}.")
     measured = [] if result.looks is None else result.looks.looks
     yield from (Text(f"Doubt: {doubt}.") for doubt in (measured[-1].doubts if measured else ()))
     yield Text(f"{result.verdict}: {result.reason}")
@@ -403,7 +405,7 @@ def describe_decoded(result: DecodeResult) -> Answer:
     if words := "; ".join(filter(None, (snr, result.quality))):
         yield Text(f"{words}.")
     yield Text(result.privacy)
-    yield from (Text(f"warning: {warning}") for warning in result.warnings)
+    yield from (Text(f"warning: {warning}") for warning in result.body.warnings)
 
 
 def _tabulate_choice(choice: ChoiceBody, body: ResultBody) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Final
 
@@ -17,7 +18,9 @@ Floats = NDArray[np.float64]
 _CELL: Final = '<td style="text-align: right; white-space: nowrap">{}</td>'
 
 
-def describe_as_html(body: ResultBody, *, verdict: str, reason: str) -> str:
+def describe_as_html(
+    body: ResultBody, *, verdict: str, reason: str, warnings: Sequence[str]
+) -> str:
     """Return a result as HTML without scripts and styles of its own."""
     names = [each.name for each in body.dimensions]
     heads = "".join(
@@ -37,7 +40,7 @@ def describe_as_html(body: ResultBody, *, verdict: str, reason: str) -> str:
         *([] if all(resolved) else ["* cannot be told from noise"]),
         *([] if predicted is None else [predicted.statement]),
         body.privacy.statement,
-        *(f"Warning: {each}" for each in body.warnings),
+        *(f"Warning: {each}" for each in warnings),
     ]
     said = "".join(f"<p>{escape(note)}</p>" for note in notes)
     return (

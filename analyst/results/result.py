@@ -254,8 +254,21 @@ class DecodeResult:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings of the decoder."""
-        return tuple(self.body.warnings)
+        """Warnings: devices that were excluded since, then those of the decoder."""
+        return (*filter(None, (self.outdated,)), *self.body.warnings)
+
+    @property
+    def outdated(self) -> str:
+        """Why the result is out of date; empty if none of its devices was excluded since."""
+        n_excluded = 0 if self.snapshot is None else self.snapshot.n_excluded_devices
+        if not n_excluded:
+            return ""
+        devices = (
+            "1 device in this result was"
+            if n_excluded == 1
+            else (f"{n_excluded:,} devices in this result were")
+        )
+        return f"{devices} excluded later: do not use it, decode again"
 
     @property
     def decoder(self) -> str:
@@ -553,7 +566,9 @@ class DecodeResult:
         return f"<DecodeResult {self.verdict}: {self.n_clusters} clusters ({shares}{more})>"
 
     def _repr_html_(self) -> str:
-        return describe_as_html(self.body, verdict=self.verdict, reason=self.reason)
+        return describe_as_html(
+            self.body, verdict=self.verdict, reason=self.reason, warnings=self.warnings
+        )
 
     def _to_document(self) -> dict[str, Any]:
         return {

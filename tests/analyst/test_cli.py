@@ -1,13 +1,18 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sfumato.analyst.cli.decodes import describe_decoded
 from sfumato.analyst.cli.options import show
+from sfumato.analyst.report import render_report
 from sfumato.shared import command
 from sfumato.shared.plan import plan_from_json
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.objects.declaration import make_sample
+from sfumato.shared.wire.objects.results import SnapshotBody
 from tests.analyst.results.made import make_result
 
 KEY = f"sfk_{16 * '0'}_{43 * 'a'}"
@@ -102,3 +107,19 @@ def test_the_verdict_is_the_first_line_and_blurred_centroids_are_counted(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "rough: noise is strong"
     assert any("1 of the centroids cannot be told from noise" in line for line in lines)
+
+
+@pytest.mark.parametrize(("n_excluded", "words"), [(1, "1 device"), (2, "2 devices")])
+def test_devices_that_were_excluded_since_are_told_before_the_verdict(
+    n_excluded: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample = (make_sample(SnapshotBody) or {}) | {"n_excluded_devices": n_excluded}
+    snapshot = structure(SnapshotBody, sample, strict=False)
+    result = replace(make_result(), snapshot=snapshot)
+    for part in describe_decoded(result):
+        show(part)
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith(f"Doubt: {words} in this result w")
+    assert told.count("excluded later: do not use it, decode again") == 1
+    assert "decode again</p>" in result._repr_html_()
+    assert "decode again</p>" in render_report(result, title="flow")

@@ -212,6 +212,13 @@ def test_three_commands_and_one_for_each_device_lead_from_nothing_to_a_measured_
     assert {each["epsilon_spent_per_record"] for each in spent["streams"]} == {"1"}
     assert {each["epsilon_spent_lifetime"] for each in spent["streams"]} == {"7"}
     assert Counter(each["sequence"] for each in spent["events"]) == {0: 3, 1: 2, 2: 2}
+    # An answer whose device was excluded since says so, and how another is made.
+    sketch, look = (each["study_id"][:12] for each in found["phases"][1:])
+    device = json.loads(operator.run("device", "list", sketch, "--json"))[0]
+    operator.run("device", "exclude", device["device_id"], "--reason", "its sensor was broken")
+    said = operator.run("campaign", "show", "heating")
+    assert said.startswith("Doubt: 1 device in this result was excluded later: do not use it")
+    assert said.endswith(f"next: sfumato decode {sketch} -k 3 --look {look}\n")
 
 
 def join(operator: Operator, folder: Path, name: str, more: str = "") -> tuple[str, Gateway]:
