@@ -80,13 +80,25 @@ async def migrate_database(engine: AsyncEngine, revision: str = "head") -> str |
 
     ``revision`` may be an earlier one, or ``base`` for the empty database. A missing SQLite file is
     created.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be created.
     """
     from sfumato.aggregator.database.migration import migrate  # noqa: PLC0415 - servers do without it
 
     missing = _find_missing_file(engine)
     if missing is not None:
         # Its secrets are for its owner alone. SQLite gives the files beside it the same mode.
-        missing.touch(mode=0o600)
+        try:
+            missing.touch(mode=0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"{missing} cannot be made ({error.strerror})",
+                field="database",
+                fix="let this user write in its folder, or choose another path",
+            ) from error
     async with _connect(engine) as opened:
         connection = await opened.execution_options(sfumato_write=True)
         async with connection.begin():

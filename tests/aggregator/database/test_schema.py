@@ -196,6 +196,14 @@ async def test_a_file_needs_its_folder(tmp_path: Path) -> None:
         open_store(f"sqlite+aiosqlite:///{tmp_path}/none/none.db")
 
 
+async def test_a_file_that_cannot_be_made_is_named_with_the_fix() -> None:
+    # Nobody, root neither, makes a file there.
+    store = open_store("sqlite+aiosqlite:////proc/sfumato.db")
+    with pytest.raises(ConfigError, match=r"database: /proc/sfumato\.db cannot be made \("):
+        await migrate_database(store.engine)
+    await store.close()
+
+
 @pytest.mark.parametrize("url", ["nonsense://x", "sqlite+nonsense:///x", "://"])
 async def test_an_address_of_no_known_database_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):
