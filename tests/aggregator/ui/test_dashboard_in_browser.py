@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -229,6 +230,37 @@ def test_a_selection_of_times_and_labels_is_what_is_decoded(scene: Scene) -> Non
         f"From 1 sketch of 1 device with 500 records (site {HOSTILE}, "
         "from Jan 21, 1970, 12:00 AM UTC, to Jan 21, 1970, 1:00 AM UTC)."
     ) in page.text(".result")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    "names",
+    [["raumtemperatur_c", "load", "b"], 3 * ["outer_temperature_2"], ["temperature of the room"]],
+)
+def test_names_of_axes_lie_within_the_picture_and_apart(
+    scene: Scene, names: list[str], width: int
+) -> None:
+    scene.enter(scene.url)
+    scene.page.resize(width)
+    size, boxes = scene.page.evaluate(
+        """(async (names) => {
+          const { makePlot } = await import("/ui/decode/profile.js");
+          const axes = names.map((name) => ({ name, unit: "K", lower: 0, upper: 1 }));
+          const centroid = names.map(() => 0.5);
+          const row = { number: 1, colour: "", words: "", weight: 1, centroid };
+          const { node } = makePlot([row], axes);
+          document.querySelector("main").append(node);
+          while (!node.querySelector(".name")) await new Promise(requestAnimationFrame);
+          const boxes = [...node.querySelectorAll(".name")].map((name) => name.getBBox());
+          const size = node.querySelector("svg").viewBox.baseVal.width;
+          return [size, boxes.map(({ x, y, width }) => [y, x, x + width])];
+        })"""
+        + f"({json.dumps(names)})"
+    )
+    scene.page.resize(1280)
+    assert all(left >= 0 and right <= size for _, left, right in boxes), boxes
+    for (row, _, right), (next_row, left, _) in pairwise(sorted(boxes)):
+        assert row != next_row or right <= left, boxes
 
 
 def test_a_stream_that_breaks_off_or_is_refused_is_followed_all_the_same(scene: Scene) -> None:

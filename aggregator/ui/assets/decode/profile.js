@@ -69,10 +69,11 @@ function toScales(rows, dimensions) {
 }
 
 /** Draw an axis; where names have no room beside each other, every other one is a row higher. */
-function drawAxis(dimension, x, gap, range, level, isLast, i, { rows, top, width, lines }) {
+function drawAxis(dimension, x, gap, range, level, isLast, i, { rows, top, width, lines, isOnly }) {
   const lift = rows > 1 ? ROW * (1 - (i % 2)) : 0;
   // The first and the last name lie within the picture.
-  const side = rows === 1 ? "middle" : i === 0 ? "start" : isLast ? "end" : "middle";
+  const isCentred = rows === 1 && Math.max(dimension.name.length, unitOf(dimension).length) * LETTER < 2 * SIDE;
+  const side = isCentred ? "middle" : i === 0 && !isOnly ? "start" : isLast ? "end" : "middle";
   const at = { start: 2, middle: x, end: width - 2 }[side];
   const room = Math.floor((rows === 1 ? gap : side === "middle" ? 2 * gap - 8 : 1.5 * gap) / LETTER);
   const head = top - 4 - lift;
@@ -124,7 +125,9 @@ function draw(rows, dimensions, wanted, whole) {
   const n = dimensions.length;
   const width = Math.max(wanted, 2 * SIDE + LEAST_GAP * (n - 1));
   const gap = n > 1 ? (width - 2 * SIDE) / (n - 1) : width - 2 * SIDE;
-  const names = dimensions.some(({ name }) => name.length > Math.floor(gap / LETTER)) ? 2 : 1;
+  // Beside an outer name, which lies within the picture, stands a half of its neighbour.
+  const room = (i) => (i % (n - 1) ? gap : Math.min(gap, SIDE + gap / 2 - 2));
+  const names = n > 1 && dimensions.some(({ name }, i) => name.length > Math.floor(room(i) / LETTER)) ? 2 : 1;
   const top = HEAD + ROW * (names - 1);
   const height = top + PLOT + BOTTOM;
   const places = dimensions.map((_, i) => (n > 1 ? SIDE + i * gap : width / 2));
@@ -149,7 +152,7 @@ function draw(rows, dimensions, wanted, whole) {
     s("filter", { id: "soft", x: "-10%", y: "-10%", width: "120%", height: "120%" }, s("feGaussianBlur", { stdDeviation: 5 })),
     // Draw heavy clusters first, so that no line is hidden.
     rows.map((row) => drawCluster(row, places, levels, heaviest, rows.length)),
-    dimensions.map((dimension, i) => drawAxis(dimension, places[i], gap, rangeOf(rows, dimensions, i, whole), levels[i], i > 0 && i === n - 1, i, { rows: names, top, width, lines })),
+    dimensions.map((dimension, i) => drawAxis(dimension, places[i], gap, rangeOf(rows, dimensions, i, whole), levels[i], i > 0 && i === n - 1, i, { rows: names, top, width, lines, isOnly: n === 1 })),
     drawLabels(rows, places[0] - 13, levels[0], ({ number }) => String(number), "end", height),
     drawLabels(rows, places[n - 1] + 13, levels[n - 1], ({ weight }) => share(weight, 0), "start", height),
   );
