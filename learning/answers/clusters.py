@@ -150,7 +150,8 @@ def _find_doubts(found: Measurement) -> Iterator[str]:
     if found.beyond is not None:
         if found.beyond.value > LARGEST_BEYOND:
             yield (
-                f"{found.beyond.value:.1%} of the records lie beyond the cap or were clipped: "
+                f"{found.beyond.value:.1%} +- {_TWICE * found.beyond.error:.1%} of the records lie "
+                "beyond the cap or were clipped: "
                 "spreads, means and gain speak for the rest alone"
             )
         elif _TWICE * found.beyond.error > LARGEST_BEYOND:
