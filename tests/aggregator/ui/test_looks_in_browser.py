@@ -36,6 +36,7 @@ def test_measured_shares_stand_beside_predicted_ones_with_the_doubts_of_the_look
         found.looks.cost,
         "The sketch alone predicts shares of ",
         "Second look 1: 2 sketches",
+        "Clusters have the numbers of the result that the devices were shown",
         measured.statement,
         "Beyond the cap, or clipped: ",
     ):

@@ -130,7 +130,14 @@ function showLooks({ looks: taken }) {
     h("p", {}, h("strong", {}, "Measured: "), `shares are those of ${count(taken.looks.length, "second look")}, centroids are refined; ${taken.cost}.`),
     h("p", { class: "note" }, `The sketch alone predicts shares of ${predicted}${word}.`),
     ...taken.looks.map((look, i) =>
-      h("details", { open: i + 1 === taken.looks.length }, h("summary", {}, `Second look ${i + 1}: ${count(look.n_sketches, "sketch", "sketches")}`), showClusters(look)),
+      h(
+        "details",
+        { open: i + 1 === taken.looks.length },
+        h("summary", {}, `Second look ${i + 1}: ${count(look.n_sketches, "sketch", "sketches")}`),
+        // By falling share, which the look has measured anew.
+        h("p", { class: "note" }, "Clusters have the numbers of the result that the devices were shown, not those above."),
+        showClusters(look),
+      ),
     ),
   ];
 }
