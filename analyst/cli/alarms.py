@@ -108,7 +108,7 @@ def _create_schedule(
     )
     yield asdict(made)
     yield f"schedule {made.schedule_id}: a {made.kind} every {show_period(made.every_s)}, first now"
-    yield "next: sfumato alarm create STUDY --to https://... sends what changes to a webhook"
+    yield f"next: sfumato alarm create {study} --to https://... sends what changes to a webhook"
 
 
 @command(schedule, "list", "sfumato schedule list STUDY", "sfumato schedule list STUDY --json")

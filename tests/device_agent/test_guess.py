@@ -166,6 +166,17 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
         [("2026-01-01 00:00:00+00:00", "1", "2"), ("2026-01-01 00:10:00+00:00", "3", "4")],
     ),
     (
+        "a logger that writes dashes where a sensor is silent",
+        "time,t\n"
+        + "".join(f"2026-01-01 00:0{i}:00,{'---' if i in (3, 6) else i}\n" for i in range(10)),
+        {"kind": "csv", "timestamp": "time"},
+        [
+            "'---' stands among numbers: where no value is meant, write missing_values = [\"---\"]",
+            "state no zone",
+        ],
+        [("2026-01-01 00:00:00+00:00", "0"), ("2026-01-01 00:01:00+00:00", "1")],
+    ),
+    (
         "a buoy, whose time stands in five columns",
         "#YY MM DD hh mm WSPD\n2026 05 01 00 00 7.5\n2026 05 01 00 10 6.5\n",
         {"kind": "csv", "delimiter": "blanks"},

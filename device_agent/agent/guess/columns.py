@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -35,7 +36,9 @@ def examine_table(table: Table, found: Guess) -> None:
         and _share(values, spelling) >= MOSTLY
     ]
     texts = {name: values for name, values in others.items() if name not in numbers}
-    _find_sentinels({name: others[name] for name in numbers}, spelling, found)
+    measured = {name: others[name] for name in numbers}
+    _find_sentinels(measured, spelling, found)
+    _find_words(measured, spelling, found)
     key = _find_key(texts, numbers) if times else None
     if key is not None:
         _propose_join(key, texts, numbers[0], table[times[0]], found)
@@ -103,6 +106,22 @@ def _find_spelling(table: Table, found: Guess) -> Spelling:
             "no decimal"
         )
     return spelling
+
+
+def _find_words(table: Table, spelling: Spelling, found: Guess) -> None:
+    """Note what stands among numbers and is none, such as ---: it may mean a missing value."""
+    words = Counter(
+        each
+        for values in table.values()
+        for each in values
+        if isinstance(each, str) and find_number(each, spelling) is None
+    )
+    common = [word for word, n in words.most_common(3) if n > 1]
+    if common:
+        found.doubts.append(
+            f"{common[0]!r} stands among numbers: where no value is meant, write missing_values = "
+            f"{json.dumps(common, ensure_ascii=False)}"
+        )
 
 
 def _find_sentinels(table: Table, spelling: Spelling, found: Guess) -> None:
