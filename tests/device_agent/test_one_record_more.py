@@ -49,6 +49,7 @@ BOUNDS = {
     "agent/guess/tables._MOST_COLUMNS": SHOWN,
     "agent/guess/tables._MOST_DOCUMENT": SHOWN,
     "agent/guess/tables._MOST_LINES": SHOWN,
+    "agent/guess/tables._MOST_PREFACE": SHOWN,
     "agent/guess/topics._MOST_MESSAGES": SHOWN,
     "agent/reading/release._REPORT_ID_BYTES": FORM,
     "agent/reading/slots._MOST_OPENED": DIVIDES,
