@@ -5,19 +5,15 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.shared.core.encoder import RecordEncoder, encode_parts
-from sfumato.shared.core.quantise import STEPS, Quantiser
+from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.records import Records
-from sfumato.shared.core.statistics.interface import count_records_moved
+from sfumato.shared.core.statistics.interface import PlainStatistic, count_records_moved
 from sfumato.shared.errors import PlanError
-
-if TYPE_CHECKING:
-    from sfumato.shared.core.engines import SketchEngine
 
 Integers = NDArray[np.int64]
 Norm = Literal["l1", "l2"]
@@ -63,7 +59,7 @@ class Units:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ClustersStatistic:
+class ClustersStatistic(PlainStatistic):
     """Counts, squared distances and clipped residuals of the records nearest to each centre.
 
     With quantised coordinates u of the assigned axes a record belongs to the cluster with the least
@@ -84,8 +80,8 @@ class ClustersStatistic:
 
     Parameters
     ----------
-    quantiser
-        The steps that the coordinates of a record are rounded to.
+    quantiser, encoder
+        As of ``PlainStatistic``.
     assigned, summed
         Numbers of the coordinates that assign, and of those that are summed; ascending.
     optional
@@ -100,8 +96,6 @@ class ClustersStatistic:
         Further sets of centres: shape ``(c, k, d)``.
     carried
         The clusters whose blocks a sketch carries, ascending; None for all.
-    encoder
-        Columns to coordinates; None if they are the same.
 
     Guarantees
     ----------
@@ -113,7 +107,6 @@ class ClustersStatistic:
         A parameter outside its range.
     """
 
-    quantiser: Quantiser
     assigned: tuple[int, ...]
     summed: tuple[int, ...]
     optional: tuple[int, ...]
@@ -126,7 +119,6 @@ class ClustersStatistic:
     norm: Norm
     candidates: Integers
     carried: tuple[int, ...] | None = None
-    encoder: RecordEncoder | None = None
 
     def __post_init__(self) -> None:
         k, d, e = self.n_clusters, len(self.assigned), len(self.summed)
@@ -333,20 +325,6 @@ class ClustersStatistic:
             for centres in self.candidates:
                 found.append(np.minimum(self.find_nearest(assigned, centres)[1], self.cap))
             totals[-len(found) :] += [(units.total * each // self.cap).sum() for each in found]
-
-    def add_records(
-        self,
-        records: Records,
-        *,
-        first_record: int,
-        sums: Integers,
-        engine: SketchEngine,
-    ) -> int:
-        """Add what each record adds to its cluster; see ``Statistic``."""
-        return sum(
-            engine.add(part, self, sums=sums)
-            for _, part in encode_parts(self.encoder, records, first_record)
-        )
 
 
 def _require(holds: bool, field: str, must: str) -> None:

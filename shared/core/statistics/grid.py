@@ -7,19 +7,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.shared.core.encoder import RecordEncoder, encode_parts
-from sfumato.shared.core.quantise import STEPS, Quantiser
+from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.records import Records
 from sfumato.shared.core.statistics.interface import CountingStatistic
 from sfumato.shared.errors import PlanError
-
-if TYPE_CHECKING:
-    from sfumato.shared.core.engines import SketchEngine
 
 MOST_GRID_DIMENSIONS = 4
 MOST_CELLS = 1 << 18
@@ -36,12 +31,10 @@ class GridStatistic(CountingStatistic):
 
     Parameters
     ----------
-    quantiser
-        Quantiser of the coordinates of a record.
+    quantiser, encoder
+        As of ``PlainStatistic``.
     cells
         m_i of each coordinate: 1 to 4 of them, with a product of at most 2^18.
-    encoder
-        Columns to coordinates; None if they are the same.
 
     Raises
     ------
@@ -49,9 +42,7 @@ class GridStatistic(CountingStatistic):
         Too many coordinates or cells, or not one number of cells a coordinate.
     """
 
-    quantiser: Quantiser
     cells: tuple[int, ...]
-    encoder: RecordEncoder | None = None
 
     def __post_init__(self) -> None:
         d = self.quantiser.n_dimensions
@@ -108,19 +99,6 @@ class GridStatistic(CountingStatistic):
         place = locate_cells(steps, self.cells)
         place[~sketchable] = self.n_cells
         return place
-
-    def add_records(
-        self,
-        records: Records,
-        *,
-        first_record: int,
-        sums: NDArray[np.int64],
-        engine: SketchEngine,
-    ) -> int:
-        """Count each record in its cell; see ``Statistic``."""
-        for _, part in encode_parts(self.encoder, records, first_record):
-            engine.add(part, self, sums=sums)
-        return 0
 
     def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
         """Count each record; see ``PlainStatistic``."""

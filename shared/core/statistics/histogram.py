@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.shared.core.encoder import DimensionEncoding, RecordEncoder
-from sfumato.shared.core.quantise import STEPS, Quantiser
+from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.records import Columns, Records, list_parts
 from sfumato.shared.core.statistics.interface import CountingStatistic
 from sfumato.shared.errors import PlanError
@@ -52,9 +52,7 @@ class HistogramStatistic(CountingStatistic):
         The parts do not fit each other.
     """
 
-    quantiser: Quantiser
     bins_log2: tuple[int, ...]
-    encoder: RecordEncoder | None = None
     dimensions: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:

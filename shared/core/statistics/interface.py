@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.core.encoder import RecordEncoder, encode_parts
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.core.records import Records
 from sfumato.shared.errors import PrivacyError
@@ -36,7 +38,52 @@ def count_records_moved(neighbouring: str) -> int:
     return 2 if neighbouring == "replace-one" else 1
 
 
-class CountingStatistic:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlainStatistic:
+    """A statistic without frequencies, which engines add up from coordinates or columns.
+
+    Parameters
+    ----------
+    quantiser
+        Quantiser of the coordinates of a record.
+    encoder
+        Columns to coordinates; None if they are the same.
+    """
+
+    quantiser: Quantiser
+    encoder: RecordEncoder | None = None
+
+    def add_records(
+        self,
+        records: Records,
+        *,
+        first_record: int,
+        sums: NDArray[np.int64],
+        engine: SketchEngine,
+    ) -> int:
+        """Add the integers of each record; see ``Statistic``."""
+        return sum(
+            engine.add(part, self, sums=sums)
+            for _, part in encode_parts(self.encoder, records, first_record)
+        )
+
+    def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
+        """Add the integers of each record to ``sums`` in place: the definition in NumPy.
+
+        Returns
+        -------
+        int
+            Number of records that could not be sketched and added zero.
+
+        Raises
+        ------
+        RecordError
+            Wrong shape or type; ``sums`` is unchanged.
+        """
+        raise NotImplementedError
+
+
+class CountingStatistic(PlainStatistic):
     """Bounds and sensitivities of a statistic whose records add 1 in some places, 0 elsewhere."""
 
     @property
@@ -61,30 +108,6 @@ class CountingStatistic:
     def measure_l2_squared(self, neighbouring: str) -> int:
         """Return the squared L2 sensitivity; every change is by 1, so it is that in L1."""
         return self.measure_l1(neighbouring)
-
-
-class PlainStatistic(Protocol):
-    """A statistic without frequencies, which engines add up from coordinates or columns."""
-
-    @property
-    def quantiser(self) -> Quantiser:
-        """The quantiser of what it is given."""
-        ...
-
-    def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
-        """Add the integers of each record to ``sums`` in place: the definition in NumPy.
-
-        Returns
-        -------
-        int
-            Number of records that could not be sketched and added zero.
-
-        Raises
-        ------
-        RecordError
-            Wrong shape or type; ``sums`` is unchanged.
-        """
-        ...
 
 
 class Statistic(Protocol):

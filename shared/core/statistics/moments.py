@@ -6,19 +6,13 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.shared.core.encoder import RecordEncoder, encode_parts
-from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.core.records import Records
-from sfumato.shared.core.statistics.interface import require_neighbouring
+from sfumato.shared.core.statistics.interface import PlainStatistic, require_neighbouring
 from sfumato.shared.errors import PlanError
-
-if TYPE_CHECKING:
-    from sfumato.shared.core.engines import SketchEngine
 
 MOMENT_STEPS = 2047
 """Steps of the coarser quantiser from the centre of the box to its edge: 12 bits."""
@@ -32,7 +26,7 @@ _PARTS = 1024
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MomentsStatistic:
+class MomentsStatistic(PlainStatistic):
     """Sums of clipped coordinates u and of their products, in integers.
 
     ``u = (steps + 8) >> 4``, cut to -2047 .. 2047. If ``sum u^2 > R^2``, with N the least integer
@@ -47,15 +41,13 @@ class MomentsStatistic:
 
     Parameters
     ----------
-    quantiser
-        Quantiser of the coordinates of a record.
+    quantiser, encoder
+        As of ``PlainStatistic``.
     norm_steps
         R, the radius of the ball that records are clipped to, in steps of 1/2047 of a half width:
         1 to ``ceil(2047 sqrt d)``.
     diagonal_weight
         w: 5 for Gaussian noise, 7 for Laplace noise.
-    encoder
-        Columns to coordinates; None if they are the same.
 
     Guarantees
     ----------
@@ -67,10 +59,8 @@ class MomentsStatistic:
         A parameter outside its range.
     """
 
-    quantiser: Quantiser
     norm_steps: int
     diagonal_weight: int = 5
-    encoder: RecordEncoder | None = None
 
     def __post_init__(self) -> None:
         most = _ceil_sqrt(MOMENT_STEPS**2 * self.n_dimensions)
@@ -193,20 +183,6 @@ class MomentsStatistic:
         norm = np.ceil(np.sqrt(squares[far].astype(np.float64))).astype(np.int64)
         u[far] = np.sign(u[far]) * (np.abs(u[far]) * self.norm_steps // norm[:, None])
         return u
-
-    def add_records(
-        self,
-        records: Records,
-        *,
-        first_record: int,
-        sums: NDArray[np.int64],
-        engine: SketchEngine,
-    ) -> int:
-        """Add the moments of each record; see ``Statistic``."""
-        return sum(
-            engine.add(part, self, sums=sums)
-            for _, part in encode_parts(self.encoder, records, first_record)
-        )
 
     def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
         """Add the moments of each record; see ``PlainStatistic``."""
