@@ -13,8 +13,7 @@ from sfumato.shared.core import ClustersStatistic, FrequencyBlocks
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.core.statistics.clusters import Norm, Units
 from sfumato.shared.plan.dimensions import MOST_ONE_HOT, RecordSpace, require
-from sfumato.shared.plan.statistics.counts import make_single_block
-from sfumato.shared.privacy import MeasuredShape
+from sfumato.shared.plan.statistics.interface import SINGLE_BLOCK, StatisticPart
 from sfumato.shared.structure import declared, member
 
 MOST_COORDINATES = 1 << 21
@@ -22,7 +21,7 @@ Rows = tuple[tuple[int, ...], ...]
 
 
 @declared
-class ClustersPart:
+class ClustersPart(StatisticPart):
     """Counts, squared distances and residuals of the records nearest to each published centre.
 
     All coordinates are steps of the quantiser, from -32767 to 32767, of the axes of the columns: a
@@ -58,14 +57,14 @@ class ClustersPart:
         "The norm in which residuals are clipped, that of the noise. Derived.", default="l1"
     )
 
+    @property
+    def count_unit(self) -> int:
+        """What a record adds to the count of its cluster."""
+        return self.units.count
+
     def derive(self, space: RecordSpace, *, norm: str) -> ClustersPart:
         """Return the part with the norm of the noise."""
         return replace(self, norm="l2" if norm == "l2-squared" else "l1")
-
-    def bound_values(self, space: RecordSpace) -> tuple[int, int]:
-        """Return the bounds of the largest unit."""
-        statistic = self.build_whole(space)
-        return statistic.lowest, statistic.highest
 
     def require_valid(self, space: RecordSpace) -> None:
         """Check the chosen fields; raise ``PlanError`` where one breaks its rule."""
@@ -123,33 +122,12 @@ class ClustersPart:
         """The blocks of clusters, of which a sketch carries one; by default one block has all."""
         k, r = len(self.centres), self.clusters_per_sketch
         if r == k:
-            return make_single_block()
-        return replace(make_single_block(), n_frequencies=k, frequencies_per_sketch=r)
+            return SINGLE_BLOCK
+        return replace(SINGLE_BLOCK, n_frequencies=k, frequencies_per_sketch=r)
 
     def get_blocks(self, space: RecordSpace) -> FrequencyBlocks:
         """Return the blocks of clusters."""
         return self.blocks
-
-    def find_places(self, space: RecordSpace) -> NDArray[np.int64]:
-        """Return the sums that a sketch of each block has, one block after the other.
-
-        All have totals of their own, because every sketch carries them.
-        """
-        n_blocks, size = (
-            self.blocks.n_blocks,
-            self.build(space, stream_id=b"", block=0).n_coordinates,
-        )
-        return np.arange(n_blocks * size, dtype=np.int64).reshape(n_blocks, size)
-
-    def measure_shape(self, space: RecordSpace) -> MeasuredShape:
-        """Return the shape of the sums that a sketch carries."""
-        statistic = self.build(space, stream_id=b"", block=0)
-        return MeasuredShape.of(
-            statistic,
-            n_coordinates=statistic.n_coordinates,
-            largest=statistic.highest,
-            count_unit=self.units.count,
-        )
 
     def build_whole(self, space: RecordSpace) -> ClustersStatistic:
         """Return the statistic of all clusters."""
@@ -182,10 +160,6 @@ class ClustersPart:
         if self.blocks.n_blocks == 1:
             return whole
         return replace(whole, carried=tuple(self.blocks.members[block].tolist()))
-
-    def find_counted(self, space: RecordSpace, *, block: int) -> tuple[slice, ...]:
-        """Return none: what is missing is counted in no cluster."""
-        return ()
 
     def describe(self, space: RecordSpace) -> str:
         """Name what a sketch holds."""

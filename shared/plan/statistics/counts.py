@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.shared.core import FrequencyBlocks, GridStatistic, HistogramStatistic
-from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.plan.dimensions import MOST_LEVELS, MOST_ONE_HOT, RecordSpace, require
-from sfumato.shared.privacy import MeasuredShape
+from sfumato.shared.plan.statistics.interface import SINGLE_BLOCK, StatisticPart
 from sfumato.shared.privacy.mechanisms.bins import BinCircle
 
 MOST_BINS = 1 << 21
 """Coordinates of all dimensions together."""
 MOST_REPORTED_LOG2 = 10
 """The largest b with reports: the arc has many bins then, and the server's work grows with them."""
-_PUBLIC_SEED = bytes(SEED_BYTES)
-"""The blocks of dimensions need no secret and no choice: the same permutation serves all plans."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistogramPart:
+class HistogramPart(StatisticPart):
     """A histogram of each dimension by itself.
 
     Parameters
@@ -41,14 +38,6 @@ class HistogramPart:
     kind: Literal["histogram"] = "histogram"
     bins_log2: tuple[int, ...]
     dimensions_per_sketch: int
-
-    def derive(self, space: RecordSpace, *, norm: str) -> HistogramPart:
-        """Return the part as it is: nothing is derived."""
-        return self
-
-    def bound_values(self, space: RecordSpace) -> tuple[int, int]:
-        """Return 0 and 1."""
-        return 0, 1
 
     def require_valid(self, space: RecordSpace) -> None:
         """Check the chosen fields; raise ``PlanError`` where one breaks its rule."""
@@ -99,8 +88,8 @@ class HistogramPart:
 
     def get_blocks(self, space: RecordSpace) -> FrequencyBlocks:
         """Return the blocks of dimensions."""
-        return FrequencyBlocks(
-            seed=_PUBLIC_SEED,
+        return replace(
+            SINGLE_BLOCK,
             n_frequencies=space.n_dimensions,
             frequencies_per_sketch=self.dimensions_per_sketch,
         )
@@ -119,10 +108,6 @@ class HistogramPart:
             for members in self.get_blocks(space).members.tolist()
         ]
         return np.array(places, dtype=np.int64)
-
-    def measure_shape(self, space: RecordSpace) -> MeasuredShape:
-        """Return the shape of the bins that a sketch carries."""
-        return _measure_counts(self.build(space, stream_id=b"", block=0))
 
     def build(self, space: RecordSpace, *, stream_id: bytes, block: int) -> HistogramStatistic:
         """Return the statistic of one window: its block of dimensions."""
@@ -148,7 +133,7 @@ class HistogramPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GridPart:
+class GridPart(StatisticPart):
     """A joint histogram over all axes.
 
     Parameters
@@ -162,31 +147,10 @@ class GridPart:
     kind: Literal["grid"] = "grid"
     cells: tuple[int, ...]
 
-    def derive(self, space: RecordSpace, *, norm: str) -> GridPart:
-        """Return the part as it is: nothing is derived."""
-        return self
-
-    def bound_values(self, space: RecordSpace) -> tuple[int, int]:
-        """Return 0 and 1."""
-        return 0, 1
-
     def require_valid(self, space: RecordSpace) -> None:
         """Check the chosen fields; raise ``PlanError`` where one breaks its rule."""
         space.require_valid(has_scale=False, most_levels=MOST_ONE_HOT)
         self.build(space, stream_id=b"", block=0)  # checks the cells
-
-    def get_blocks(self, space: RecordSpace) -> FrequencyBlocks:
-        """Return the single block of all cells."""
-        return make_single_block()
-
-    def find_places(self, space: RecordSpace) -> NDArray[np.int64]:
-        """Return all cells."""
-        n = self.build(space, stream_id=b"", block=0).n_coordinates
-        return np.arange(n, dtype=np.int64)[None]
-
-    def measure_shape(self, space: RecordSpace) -> MeasuredShape:
-        """Return the shape of the cells."""
-        return _measure_counts(self.build(space, stream_id=b"", block=0))
 
     def build(self, space: RecordSpace, *, stream_id: bytes, block: int) -> GridStatistic:
         """Return the statistic; it is the same in every window."""
@@ -203,14 +167,3 @@ class GridPart:
     def describe(self, space: RecordSpace) -> str:
         """Name what a sketch holds."""
         return "counts of the records in the cells of a grid"
-
-
-def make_single_block() -> FrequencyBlocks:
-    """Return the blocks of a sum that every sketch carries whole."""
-    return FrequencyBlocks(seed=_PUBLIC_SEED, n_frequencies=1, frequencies_per_sketch=1)
-
-
-def _measure_counts(statistic: HistogramStatistic | GridStatistic) -> MeasuredShape:
-    return MeasuredShape.of(
-        statistic, n_coordinates=statistic.n_coordinates, largest=1, count_unit=1
-    )

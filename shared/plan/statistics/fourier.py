@@ -19,6 +19,7 @@ from sfumato.shared.core import (
 )
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.plan.dimensions import MOST_ONE_HOT, RecordSpace, require
+from sfumato.shared.plan.statistics.interface import StatisticPart
 from sfumato.shared.privacy import FourierShape
 
 MAX_FREQUENCIES = 1 << 20
@@ -27,7 +28,7 @@ MAX_MATRIX = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class FourierPart:
+class FourierPart(StatisticPart):
     """Random Fourier features, from which centroids are decoded.
 
     Parameters
@@ -152,14 +153,6 @@ class FourierPart:
             masks=masks,
             encoder=space.encoder,
         )
-
-    def list_needed(self, space: RecordSpace) -> tuple[int, ...]:
-        """Return all columns."""
-        return tuple(range(space.n_dimensions))
-
-    def find_counted(self, space: RecordSpace, *, block: int) -> tuple[slice, ...]:
-        """Return none: features do not add up to a number of records."""
-        return ()
 
     def describe(self, space: RecordSpace) -> str:
         """Name what a sketch holds."""
