@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.lab.clustering.local_method import (
+    LocalMethod,
     Tally,
     build_quantiser,
     require_sizes,
@@ -36,7 +37,6 @@ from sfumato.lab.clustering.unary import (
     require_reports,
 )
 from sfumato.learning.clustering.weighted_points import cluster_weighted, project_on_simplex
-from sfumato.shared.core import Quantiser
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.seeds import WordStream
 from sfumato.shared.errors import PlanError
@@ -129,7 +129,7 @@ def grow_tree(seed: bytes, depth: int, n_dimensions: int) -> PublicTree:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HashingTree:
+class HashingTree(LocalMethod):
     """Reports of leaves of a public tree; see :class:`LocalMethod` for the methods.
 
     A report states a coordinate j, uniform whatever the record, and a unary code on the symbols
@@ -139,10 +139,8 @@ class HashingTree:
 
     Parameters
     ----------
-    epsilon
-        Epsilon of a device's one report, an exact rational.
-    lower, upper
-        The public box, shape ``(d,)``, data units.
+    epsilon, lower, upper
+        As of ``LocalMethod``.
     depth
         Levels of the tree above its leaves, 1 to ``MOST_LEVELS``.
     seed
@@ -156,9 +154,6 @@ class HashingTree:
         epsilon is no rational from ``LEAST_EPSILON`` to ``LARGEST_EPSILON``.
     """
 
-    epsilon: Fraction
-    lower: ArrayLike
-    upper: ArrayLike
     depth: int
     seed: bytes
 
@@ -224,7 +219,7 @@ class HashingTree:
     @property
     def n_dimensions(self) -> int:
         """The number of dimensions d."""
-        return self._quantiser.n_dimensions
+        return self.quantiser.n_dimensions
 
     @property
     def n_leaves(self) -> int:
@@ -242,25 +237,16 @@ class HashingTree:
         return grow_tree(self.seed, self.depth, self.n_dimensions)
 
     @property
-    def odds(self) -> Fraction:
-        """The largest odds of any report between any two records, at most exp(epsilon)."""
-        return self.law.odds
-
-    @property
     def report_bytes(self) -> int:
         """The length of a report: its coordinate, and two bits a leaf."""
         return _COORDINATE_BYTES + self.law.report_bytes
-
-    @cached_property
-    def _quantiser(self) -> Quantiser:
-        return build_quantiser(self.lower, self.upper)
 
     def report(self, records: NDArray[np.floating], source: RandomSource) -> Bytes:
         """Draw the reports of records: shape ``(n, report_bytes)``.
 
         The coordinate, in two bytes with the lower one first, then the unary code.
         """
-        quantised, sketchable = self._quantiser.quantise(records)
+        quantised, sketchable = self.quantiser.quantise(records)
         n = len(quantised)
         coordinates = draw_below(source, self.n_dimensions, n)
         values = quantised[np.arange(n), coordinates].astype(np.int64)
@@ -318,12 +304,8 @@ class HashingTree:
         weights = project_on_simplex(counts, tally.total)
         deviation = math.sqrt(2 * self.law.compute_noise_variance(tally.total))
         means = sums / np.maximum(counts, 2 * deviation)[:, None]
-        points = restore_units(self._quantiser, STEPS * np.clip(means, -1.0, 1.0))
+        points = restore_units(self.quantiser, STEPS * np.clip(means, -1.0, 1.0))
         return cluster_weighted(points, weights, n_clusters, rng)
-
-    def estimate(self, reports: Bytes, *, n_clusters: int, rng: np.random.Generator) -> Floats:
-        """Tally reports and recover centroids: shape ``(k, d)``, data units."""
-        return self.recover(self.tally(reports), n_clusters=n_clusters, rng=rng)
 
 
 def _draw_bells(seed: bytes, label: str, n_rows: int, n_columns: int) -> Integers:

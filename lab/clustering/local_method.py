@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.lab.clustering.unary import Bytes, Floats, Integers
+from sfumato.lab.clustering.unary import Bytes, Floats, Integers, UnaryLaw
 from sfumato.shared.core import Quantiser
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import PlanError
@@ -40,8 +40,16 @@ class Tally:
         return int(self.n_reports.sum())
 
 
-class LocalMethod(Protocol):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LocalMethod:
     """Public parameters from which each device makes one report of one record.
+
+    Parameters
+    ----------
+    epsilon
+        Epsilon of a device's one report, an exact rational.
+    lower, upper
+        The public box, shape ``(d,)``, data units.
 
     Guarantees
     ----------
@@ -49,15 +57,29 @@ class LocalMethod(Protocol):
     takes part is public. ``tally``, ``recover`` and ``estimate`` read reports only.
     """
 
+    epsilon: Fraction
+    lower: ArrayLike
+    upper: ArrayLike
+
+    @cached_property
+    def law(self) -> UnaryLaw:
+        """The law of a report's unary code."""
+        raise NotImplementedError
+
     @property
     def odds(self) -> Fraction:
         """The largest odds of any report between any two records, exact, at most exp(epsilon)."""
-        ...
+        return self.law.odds
 
     @property
     def report_bytes(self) -> int:
         """The length of a report."""
-        ...
+        return self.law.report_bytes
+
+    @cached_property
+    def quantiser(self) -> Quantiser:
+        """The quantiser of the box."""
+        return build_quantiser(self.lower, self.upper)
 
     def report(self, records: NDArray[np.floating], source: RandomSource) -> Bytes:
         """Draw the reports of records, one a device; a second call is a second release.
@@ -81,7 +103,7 @@ class LocalMethod(Protocol):
         RecordError
             The records are not floating-point numbers of shape ``(n, d)``.
         """
-        ...
+        raise NotImplementedError
 
     def tally(self, reports: Bytes) -> Tally:
         """Add up reports.
@@ -91,7 +113,7 @@ class LocalMethod(Protocol):
         PlanError
             The reports were not made with these parameters.
         """
-        ...
+        raise NotImplementedError
 
     def recover(self, tally: Tally, *, n_clusters: int, rng: np.random.Generator) -> Floats:
         """Estimate centroids: shape ``(k, d)``, data units, inside the box.
@@ -110,11 +132,11 @@ class LocalMethod(Protocol):
         PlanError
             There is no report, the tally has another shape, or k is below 1.
         """
-        ...
+        raise NotImplementedError
 
     def estimate(self, reports: Bytes, *, n_clusters: int, rng: np.random.Generator) -> Floats:
-        """Tally reports and recover centroids."""
-        ...
+        """Tally reports and recover centroids: shape ``(k, d)``, data units."""
+        return self.recover(self.tally(reports), n_clusters=n_clusters, rng=rng)
 
 
 def build_quantiser(lower: ArrayLike, upper: ArrayLike) -> Quantiser:

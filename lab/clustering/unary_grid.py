@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.lab.clustering.local_method import (
+    LocalMethod,
     Tally,
     build_quantiser,
     require_sizes,
@@ -34,7 +35,6 @@ from sfumato.lab.clustering.unary import (
     choose_unary_law,
 )
 from sfumato.learning.clustering.weighted_points import cluster_weighted, project_on_simplex
-from sfumato.shared.core import Quantiser
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import PlanError
 from sfumato.shared.privacy.samplers import RandomSource
@@ -45,15 +45,13 @@ _COUNT_IN_DEVIATIONS: Final = 4.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class UnaryGrid:
+class UnaryGrid(LocalMethod):
     """Reports of cells of a public grid; see :class:`LocalMethod` for the methods.
 
     Parameters
     ----------
-    epsilon
-        Epsilon of a device's one report, an exact rational.
-    lower, upper
-        The public box, shape ``(d,)``, data units.
+    epsilon, lower, upper
+        As of ``LocalMethod``.
     sizes
         Number of cells in each dimension, d of them; their product is at most ``MOST_CELLS``.
 
@@ -65,13 +63,10 @@ class UnaryGrid:
         epsilon is no rational from ``LEAST_EPSILON`` to ``LARGEST_EPSILON``.
     """
 
-    epsilon: Fraction
-    lower: ArrayLike
-    upper: ArrayLike
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if len(self.sizes) != self._quantiser.n_dimensions or min(self.sizes) < 1:
+        if len(self.sizes) != self.quantiser.n_dimensions or min(self.sizes) < 1:
             raise PlanError(
                 "must be a number of cells, at least 1, for each dimension",
                 field="sizes",
@@ -137,20 +132,6 @@ class UnaryGrid:
         """The law of a report."""
         return choose_unary_law(self.epsilon, self.n_cells)
 
-    @property
-    def odds(self) -> Fraction:
-        """The largest odds of any report between any two records, at most exp(epsilon)."""
-        return self.law.odds
-
-    @property
-    def report_bytes(self) -> int:
-        """The length of a report, a bit a cell."""
-        return self.law.report_bytes
-
-    @cached_property
-    def _quantiser(self) -> Quantiser:
-        return build_quantiser(self.lower, self.upper)
-
     def find_cells(self, records: NDArray[np.floating]) -> Integers:
         """Find the cell of each record, or ``BLANK`` for a row that is not finite.
 
@@ -162,7 +143,7 @@ class UnaryGrid:
         records
             Shape ``(n, d)``, data units.
         """
-        quantised, sketchable = self._quantiser.quantise(records)
+        quantised, sketchable = self.quantiser.quantise(records)
         cells = np.zeros(len(quantised), dtype=np.int64)
         for column, size in zip(quantised.T, self.sizes, strict=True):
             cells *= size
@@ -173,7 +154,7 @@ class UnaryGrid:
         """Return the centres of the cells: shape ``(M, d)``, data units."""
         sizes = np.array(self.sizes)
         index = np.stack(np.unravel_index(np.arange(self.n_cells), self.sizes), axis=1)
-        return restore_units(self._quantiser, STEPS * ((2.0 * index + 1.0) / sizes - 1.0))
+        return restore_units(self.quantiser, STEPS * ((2.0 * index + 1.0) / sizes - 1.0))
 
     def report(self, records: NDArray[np.floating], source: RandomSource) -> Bytes:
         """Draw the reports of records: shape ``(n, report_bytes)``, a bit a cell."""
@@ -193,10 +174,6 @@ class UnaryGrid:
         """Cluster the centres of the cells, weighted by counts projected on the simplex."""
         weights = project_on_simplex(self.estimate_counts(tally), tally.total)
         return cluster_weighted(self.find_centres(), weights, n_clusters, rng)
-
-    def estimate(self, reports: Bytes, *, n_clusters: int, rng: np.random.Generator) -> Floats:
-        """Tally reports and recover centroids: shape ``(k, d)``, data units."""
-        return self.recover(self.tally(reports), n_clusters=n_clusters, rng=rng)
 
 
 def _divide_box(n_dimensions: int, most_cells: float) -> tuple[int, ...]:
