@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +45,6 @@ from sfumato.analyst.estimators.tree import TreeKMeans
 from sfumato.learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
 from sfumato.shared.errors import SketchError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 Floats = NDArray[np.float64]
 
@@ -276,12 +273,6 @@ class AutoKMeans(CentralEstimator):
     def _n_features_out(self) -> int:
         self._require_fitted()
         return len(self.cluster_centers_)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
 
     def __str__(self) -> str:
         if "estimator_" not in vars(self):

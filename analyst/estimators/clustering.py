@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
 from sfumato.analyst.estimators.columns import Bounds, Scale, read_box
-from sfumato.analyst.estimators.contract import absent, describe_level
+from sfumato.analyst.estimators.contract import absent, describe_guarantee, make_event
 from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.evaluation import EvaluatedEstimator, Placed
 from sfumato.analyst.estimators.inputs import (
@@ -44,14 +43,10 @@ from sfumato.learning.clustering.methods.contract import (
 )
 from sfumato.learning.clustering.methods.release import ClusterRelease, describe_design
 from sfumato.learning.decoding.kmeans import assign
-from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee, compose
 from sfumato.shared.privacy.accounting import join_events
 from sfumato.shared.system import SystemSource
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 Floats = NDArray[np.float64]
 
@@ -186,10 +181,7 @@ class ClusteringEstimator(CentralEstimator):
             packed = self._draw_once(turn, lambda: pack(release().encode()), *events)
             self.release_ = ClusterRelease.decode(unpack(packed))
             self.guarantee_ = compose_rounds(self.events_)
-            self.n_features_in_ = rows.shape[1]
-            self.__dict__.pop("feature_names_in_", None)
-            if found is not None:
-                self.feature_names_in_ = found
+            self._note_columns(rows.shape[1], found)
             self._answer(plan.task.n_clusters)
 
     def _describe_condition(self) -> str:
@@ -277,12 +269,6 @@ class ClusteringEstimator(CentralEstimator):
         self._require_fitted()
         return len(self.cluster_centers_)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
-
     def __str__(self) -> str:
         if "release_" not in vars(self):
             return f"{type(self).__name__}: not fitted"
@@ -359,17 +345,10 @@ def measure_by(lower: Floats, upper: Floats) -> Floats:
 
 def describe_release(release: ClusterRelease) -> str:
     """Describe in words what a release protects, and in how many rounds it was made."""
-    task, guarantee = release.task, state_guarantee(release)
-    changed = (
-        "in the values of one record; the number of records is public"
-        if task.is_counted
-        else "by the presence of one record; the number of records is secret"
-    )
     n_rounds = len(release.answers)
     published = ", as published" if is_published(release) else ""
     return (
-        f"The release is {describe_level(guarantee)} differentially private: this compares two "
-        f"sets of records that differ {changed}. Method {release.method.name}{published}, "
+        f"{describe_guarantee(state_guarantee(release))} Method {release.method.name}{published}, "
         f"{n_rounds} {'round' if n_rounds == 1 else 'rounds'}."
         f"{describe_condition(release)}"
     )
@@ -415,16 +394,11 @@ class _Plan:
     def list_events(self, stream: str) -> tuple[PrivacyEvent, ...]:
         """Return the event of each round, or the one of rounds that are bounded together."""
         return tuple(
-            PrivacyEvent(
+            make_event(
+                {"design": self.design, "round": i},
+                planned,
+                relation=self.task.relation,
                 stream=stream,
-                plan_digest=hashlib.sha256(
-                    encode_deterministic({"design": self.design, "round": i})
-                ).digest(),
-                sequence=0,
-                neighbouring=self.task.relation,
-                epsilon=planned.epsilon,
-                delta=planned.delta,
-                rho=planned.rho,
             )
             for i, planned in enumerate(join_rounds(self.task, self.rounds))
         )

@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,14 +38,18 @@ from sfumato.analyst.estimators.inputs import (
 )
 from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.progress import follow_step
+from sfumato.learning.clustering.methods.contract import Round
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.container import decode_container, encode_container
 from sfumato.shared.errors import ConfigError, PrivacyError, TableError
-from sfumato.shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
+from sfumato.shared.privacy import NEIGHBOURINGS, Budget, PrivacyEvent, PrivacyGuarantee
 from sfumato.shared.privacy.accounting import explain_relations, join_events, select_per_record
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError, find_unreadable
 from sfumato.shared.spending import Account, Turn, find_ledger, take_turn
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 STREAM = "main"
 FORMAT = "sfumato-release"
@@ -208,6 +212,22 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def __sklearn_is_fitted__(self) -> bool:
         return "release_" in vars(self)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = self._is_private
+        return tags
+
+    @property
+    def _is_private(self) -> bool:
+        return True
+
+    def _note_columns(self, n_columns: int, names: NDArray[np.object_] | None) -> None:
+        self.n_features_in_ = n_columns
+        self.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = names
 
     def _require_fitted(self) -> None:
         """Refuse what needs a fit: by scikit-learn's error, which is an ``AttributeError`` too."""
@@ -443,15 +463,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def describe(self) -> str:
         """Describe in words what was spent, and what it protects."""
-        changed = (
-            "in the values of one record; the number of records is public"
-            if self.guarantee_.neighbouring == "replace-one"
-            else "by the presence of one record; the number of records is secret"
-        )
         return (
-            f"The release is {describe_level(self.guarantee_)} differentially private: this "
-            f"compares two sets of records that differ {changed}. Rows and columns of the input "
-            "and all parameters are public."
+            f"{describe_guarantee(self.guarantee_)} Rows and columns of the input and all "
+            "parameters are public."
             f"{self._describe_repetition()}{self._describe_condition()}"
         )
 
@@ -515,6 +529,19 @@ def describe_level(guarantee: PrivacyGuarantee | PrivacyEvent) -> str:
     return f"{level}, delta = {_show_upper(guarantee.delta, 3)}" if guarantee.delta else level
 
 
+def describe_guarantee(guarantee: PrivacyGuarantee) -> str:
+    """Describe in words what a release protects, and how well."""
+    changed = (
+        "in the values of one record; the number of records is public"
+        if guarantee.neighbouring == "replace-one"
+        else "by the presence of one record; the number of records is secret"
+    )
+    return (
+        f"The release is {describe_level(guarantee)} differentially private: this compares two "
+        f"sets of records that differ {changed}."
+    )
+
+
 def _show_upper(value: Fraction, digits: int) -> str:
     """Write a bound with so many digits, rounded up."""
     with localcontext(prec=digits, rounding=ROUND_CEILING):
@@ -522,15 +549,14 @@ def _show_upper(value: Fraction, digits: int) -> str:
 
 
 def make_event(
-    design: Mapping[str, Any], mechanism: Mechanism, *, stream: str = STREAM
+    design: Mapping[str, Any], guarantee: PrivacyGuarantee | Round, *, relation: str, stream: str
 ) -> PrivacyEvent:
-    """Return the event of one release by a mechanism."""
-    guarantee = mechanism.guarantee
+    """Return the event of one release; its public design tells it from others."""
     return PrivacyEvent(
         stream=stream,
         plan_digest=hashlib.sha256(encode_deterministic(dict(design))).digest(),
         sequence=0,
-        neighbouring=guarantee.neighbouring,
+        neighbouring=relation,
         epsilon=guarantee.epsilon,
         delta=guarantee.delta,
         rho=guarantee.rho,

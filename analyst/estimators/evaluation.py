@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.analyst.estimators.contract import PrivateEstimator, describe_level
+from sfumato.analyst.estimators.contract import PrivateEstimator, describe_level, make_event
 from sfumato.analyst.estimators.declaration import estimator
 from sfumato.analyst.estimators.inputs import Exact, list_names, read_number
 from sfumato.analyst.estimators.lock import holding
 from sfumato.learning.clustering.evaluation import Cost, NoisyCost, bound_distance
 from sfumato.learning.decoding.bars import DEVIATIONS
-from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
 from sfumato.shared.system import SystemSource
@@ -149,13 +147,8 @@ class EvaluatedEstimator(PrivateEstimator):
             "epsilon": str(epsilon),
             "relation": self.relation,
         }
-        event = PrivacyEvent(
-            stream=before[-1].stream,
-            plan_digest=hashlib.sha256(encode_deterministic(design)).digest(),
-            sequence=0,
-            neighbouring=self.relation,
-            epsilon=epsilon,
-        )
+        guarantee = replace(noise.mechanism.guarantee, epsilon=epsilon)
+        event = make_event(design, guarantee, relation=self.relation, stream=before[-1].stream)
         inside = np.clip(placed.points, placed.lower, placed.upper)
         sums = noise.sum_records(inside, placed.centroids)
         with self._take_turn(design) as turn:
@@ -163,9 +156,7 @@ class EvaluatedEstimator(PrivateEstimator):
                 turn, lambda: noise.add_noise(sums, SystemSource()).ravel(), event
             )
         self.guarantee_ = self._state_spent(self._list_spent())
-        return Evaluation(
-            cost=noise.read(released), guarantee=replace(noise.mechanism.guarantee, epsilon=epsilon)
-        )
+        return Evaluation(cost=noise.read(released), guarantee=guarantee)
 
 
 def read_distance(value: object) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from sfumato.learning.decoding.kmeans import assign
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.objects.results import BarsBody
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 Floats = NDArray[np.float64]
 
@@ -201,12 +198,6 @@ class CompressiveKMeans(
         # Without a decode, which may release: a pipeline asks before it is displayed.
         found = vars(self).get("cluster_centers_")
         return self._read_count() if found is None else len(found)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = self._is_private
-        return tags
 
     def __getattr__(self, name: str) -> Any:
         if name in ("centers_std_", "weights_std_") and "result_" in vars(self):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,6 @@ from sfumato.analyst.estimators.compressive import CompressiveEstimator, exact_o
 from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.solution import Solution
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 Floats = NDArray[np.float64]
 
@@ -109,12 +106,6 @@ class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[mi
         """Return the mean logarithm of the density at records: without epsilon only."""
         del y
         return float(np.mean(self.score_samples(X)))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = self._is_private
-        return tags
 
     @property
     def _density(self) -> GaussianMixture:

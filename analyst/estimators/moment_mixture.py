@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from sfumato.analyst.estimators.clustering import compose_rounds
-from sfumato.analyst.estimators.columns import read_box
-from sfumato.analyst.estimators.contract import Release
+from sfumato.analyst.estimators.contract import make_event
 from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.fleets import read_fleet
 from sfumato.analyst.estimators.inputs import (
-    find_names,
-    list_names,
-    read_rng,
-    read_rows,
     read_whole,
-    refuse_words,
-    require_delta,
 )
 from sfumato.analyst.estimators.labels import (
-    make_array,
     place_labels,
-    place_wanted,
     read_parts,
-    require_visible,
 )
-from sfumato.analyst.estimators.lock import holding
-from sfumato.analyst.estimators.sizes import require_records
 from sfumato.analyst.estimators.stored import StoredModel
 from sfumato.analyst.sketching.sources import Source
 from sfumato.learning.clustering.methods.contract import Answer, Curator
 from sfumato.learning.generative.moment_mixture import MomentDesign, MomentMixtureModel
-from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
+from sfumato.shared.privacy import PrivacyEvent
 from sfumato.shared.system import SystemSource
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 Floats = NDArray[np.float64]
 
@@ -130,64 +112,6 @@ class MomentMixture(StoredModel):
     norm: float = 1.0
     origin: Literal["centre", "lower"] = "centre"
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
-        """Release the moments of some records and of their parts, once.
-
-        Parameters
-        ----------
-        X
-            Shape ``(n, d)``, data units. A record with a missing value adds nothing.
-        y
-            Shape ``(n,)``, the part of each record; one of no part adds to the basis alone.
-
-        Raises
-        ------
-        PrivacyError, ConfigError, TableError
-            A parameter, or the shape or type of what was passed, is refused; nothing was spent.
-        BudgetExceededError
-            The ledger does not allow it; nothing was released.
-        """
-        with holding(self):
-            self._require_first()
-            self._fit_parts(X, y)
-        return self
-
-    def _fit_parts(self, X: Any, y: Any) -> None:  # noqa: N803
-        refuse_words(X)
-        rows = read_rows(X)
-        found = find_names(X)
-        names = list_names(found, rows.shape[1])
-        require_records(rows.shape, self.relation)
-        self._require_readable(rows, names, X)
-        parts = self._read_parts()
-        # Without parts a y is ignored, as scikit-learn's pipelines pass one to all.
-        places = place_labels(None if self.parts is None else y, parts, len(rows))
-        design = self._design(names)
-        n_public = len(rows) if self.relation == "replace-one" else None
-        public = self._publish(design, names)
-        events = self._list_events(design, public)
-
-        def release() -> NDArray[np.int64]:
-            curator = Curator(rounds=design.rounds, relation=design.relation, source=SystemSource())
-            answers = design.release(rows.astype(np.float64), places, curator)
-            return np.concatenate([answer.values for answer in answers])
-
-        with self._take_turn({**public, "n_records": n_public}) as turn:
-            # Both releases are counted before the first is drawn.
-            sums = self._draw_once(turn, release, *events)
-            self.release_ = Release(
-                design=self._complete(public, names),
-                n_records=n_public,
-                sums=sums,
-                noise_variance=design.parts_noise.variance,
-            )
-            self.guarantee_ = compose_rounds(self.events_)
-            self.n_features_in_ = rows.shape[1]
-            self.__dict__.pop("feature_names_in_", None)
-            if found is not None:
-                self.feature_names_in_ = found
-            self._show(names)
-
     @classmethod
     def from_snapshots(
         cls,
@@ -237,8 +161,7 @@ class MomentMixture(StoredModel):
         )
         found._promise, found.warnings_ = fleet.promise, fleet.warnings
         found.events_, found.guarantee_ = (), fleet.guarantee
-        found.n_features_in_ = len(fleet.names)
-        found.feature_names_in_ = np.array(fleet.names, dtype=object)
+        found._note_columns(len(fleet.names), np.array(fleet.names, dtype=object))
         found.model_, found.parts_ = fleet.model, fleet.parts
         found.part_sizes_, found.means_ = fleet.model.sizes, fleet.model.centres
         found.basis_ = fleet.model.basis
@@ -267,70 +190,47 @@ class MomentMixture(StoredModel):
         self._require_fitted()
         return self.model_.covariances
 
-    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
-        return compose_rounds(events)
+    def _place(self, y: Any, n_records: int) -> NDArray[np.intp]:
+        # Without parts a y is ignored, as scikit-learn's pipelines pass one to all.
+        return place_labels(None if self.parts is None else y, self._read_parts(), n_records)
 
-    def plan_events(
-        self, n_features: int, *, names: Sequence[str] | None = None
-    ) -> tuple[PrivacyEvent, ...]:
-        """Return what a fit to records of so many columns will spend; reads no record.
+    def _draw_sums(
+        self, design: MomentDesign, rows: Floats, places: NDArray[np.intp] | None
+    ) -> NDArray[np.int64]:
+        assert places is not None
+        curator = Curator(rounds=design.rounds, relation=design.relation, source=SystemSource())
+        answers = design.release(rows, places, curator)
+        return np.concatenate([answer.values for answer in answers])
 
-        Parameters
-        ----------
-        names
-            Names of the columns, where ``bounds`` names them.
-        """
-        known = list(names or list_names(None, n_features))
-        design = self._design(known)
-        return self._list_events(design, self._publish(design, known))
+    def _find_variance(self, design: MomentDesign) -> float:
+        return design.parts_noise.variance
 
-    def sample(
-        self, n_samples: int = 1, *, parts: ArrayLike | None = None
-    ) -> tuple[Floats, NDArray[Any]]:
-        """Draw synthetic records: shapes ``(n, d)``, data units, and ``(n,)``, their parts.
-
-        Parameters
-        ----------
-        parts
-            Shape ``(n_samples,)``, the part of each record; None to draw them by their noisy sizes.
-
-        Raises
-        ------
-        DecodingError
-            Noise hides every part, or one that is asked for.
-        ConfigError
-            A part is unknown.
-        """
-        self._require_fitted()
-        n = read_whole(n_samples, "n_samples", most=1 << 30, fix="ask for fewer records")
-        known = make_array(self.parts_)
-        wanted = place_wanted(parts, self.parts_, n)
-        require_visible(self.part_sizes_, wanted)
-        rng = read_rng(self.random_state)
-        records, places = self.model_.draw(
-            n, rng, parts=None if wanted is None else wanted.tolist()
-        )
+    def _draw_records(
+        self, n: int, rng: np.random.Generator, parts: list[int] | None
+    ) -> tuple[Floats, NDArray[np.intp]]:
+        records, places = self.model_.draw(n, rng, parts=parts)
         if self.binary:
             records = (rng.random(records.shape) < records).astype(np.float64)
-        return records, known[places]
+        return records, places
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
+    def _list_events(
+        self, design: MomentDesign, public: Mapping[str, Any]
+    ) -> tuple[PrivacyEvent, ...]:
+        return tuple(
+            make_event(
+                {"design": dict(public), "round": planned.name},
+                planned,
+                relation=design.relation,
+                stream=self._name_fit(),
+            )
+            for planned in design.rounds
+        )
 
     def _read_parts(self) -> list[Any]:
         return [0] if self.parts is None else read_parts(self.parts)
 
     def _design(self, names: Sequence[str]) -> MomentDesign:
-        epsilon, delta = self._read_level()
-        lower, upper = read_box(self.bounds, names)
-        require_delta(delta)
-        if self.binary and not (np.all(lower == 0.0) and np.all(upper == 1.0)):
-            raise ConfigError(
-                "must be (0, 1) for binary columns", field="bounds", fix="set binary=False"
-            )
+        epsilon, delta, lower, upper = self._read_terms(names)
         r = read_whole(
             self.n_directions,
             "n_directions",
@@ -361,24 +261,6 @@ class MomentMixture(StoredModel):
     def _publish(self, design: MomentDesign, names: Sequence[str]) -> dict[str, Any]:
         parts = [str(part) for part in self._read_parts()]
         return {**design.public, "parts": parts, "names": list(names)}
-
-    def _list_events(
-        self, design: MomentDesign, public: Mapping[str, Any]
-    ) -> tuple[PrivacyEvent, ...]:
-        return tuple(
-            PrivacyEvent(
-                stream=self._name_fit(),
-                plan_digest=hashlib.sha256(
-                    encode_deterministic({"design": dict(public), "round": planned.name})
-                ).digest(),
-                sequence=0,
-                neighbouring=design.relation,
-                epsilon=planned.epsilon,
-                delta=planned.delta,
-                rho=planned.rho,
-            )
-            for planned in design.rounds
-        )
 
     def _read_release(
         self, names: Sequence[str], public: Mapping[str, Any], sums: NDArray[np.int64]

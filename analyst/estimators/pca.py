@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,9 +37,6 @@ from sfumato.shared.core.statistics.moments import MOMENT_STEPS
 from sfumato.shared.errors import ConfigError, TableError
 from sfumato.shared.privacy import DiscreteGaussian, DiscreteLaplace, PrivacyEvent
 from sfumato.shared.system import SystemSource
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 Floats = NDArray[np.float64]
 
@@ -166,7 +163,7 @@ class PrivatePCA(
         accumulator.add(records)
         n_public = n_records if self.relation == "replace-one" else None
         with self._take_turn({**design.public, "n_records": n_public}) as turn:
-            event = make_event(design.public, design.mechanism, stream=self._name_fit())
+            event = self._make_event(design)
             sums = self._draw_once(
                 turn,
                 lambda: design.mechanism.add_noise(accumulator.sums, SystemSource()),
@@ -179,17 +176,17 @@ class PrivatePCA(
                 noise_variance=design.mechanism.variance,
             )
             self.guarantee_ = compose_guarantee(self.events_)
-            self.n_features_in_ = n_features
-            self.__dict__.pop("feature_names_in_", None)
-            names = find_names(X)
-            if names is not None:
-                self.feature_names_in_ = names
+            self._note_columns(n_features, find_names(X))
             self._answer(design.statistic)
 
     def plan_events(self, n_features: int) -> tuple[PrivacyEvent, ...]:
         """Return what a fit to records of so many columns will spend; reads no record."""
         design = self._design(n_features)
-        return (make_event(design.public, design.mechanism, stream=self._name_fit()),)
+        return (self._make_event(design),)
+
+    def _make_event(self, design: _Design) -> PrivacyEvent:
+        guarantee = design.mechanism.guarantee
+        return make_event(design.public, guarantee, relation=self.relation, stream=self._name_fit())
 
     def transform(self, X: Any) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the components of records: shape ``(n, n_components)``, units of the metric.
@@ -234,12 +231,6 @@ class PrivatePCA(
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
 
     # ---- before the records ----
 

@@ -8,16 +8,30 @@ from fractions import Fraction
 from typing import Any, Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.clustering import compose_rounds
 from sfumato.analyst.estimators.columns import Bounds, read_box
 from sfumato.analyst.estimators.contract import PrivateEstimator, Release, read_release
-from sfumato.analyst.estimators.declaration import estimator
-from sfumato.analyst.estimators.inputs import Exact, list_names
+from sfumato.analyst.estimators.declaration import estimator, result
+from sfumato.analyst.estimators.inputs import (
+    Exact,
+    find_names,
+    list_names,
+    read_rng,
+    read_rows,
+    read_whole,
+    refuse_words,
+    require_delta,
+)
+from sfumato.analyst.estimators.labels import make_array, place_wanted, require_visible
+from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.signature import open_release
-from sfumato.shared.errors import MalformedMessageError, SketchError
-from sfumato.shared.privacy import PrivacyEvent
+from sfumato.analyst.estimators.sizes import require_records
+from sfumato.shared.errors import ConfigError, MalformedMessageError, SketchError
+from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
+
+Floats = NDArray[np.float64]
 
 _NOT_PUBLISHED: Final = {
     "bounds", "budget", "ledger", "max_unreadable", "random_state", "refit", "source"
@@ -42,6 +56,113 @@ class StoredModel(PrivateEstimator):
     epsilon: Exact
     bounds: Bounds
     binary: bool = False
+    parts_: list[Any] = result()
+    part_sizes_: NDArray[np.float64] = result()
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
+        """Release what is needed of some records and of their parts, once.
+
+        Parameters
+        ----------
+        X
+            Shape ``(n, d)``, data units. A record with a missing value adds nothing.
+        y
+            Shape ``(n,)``, the part of each record; one of no part adds to no part. Ignored
+            without ``parts``.
+
+        Raises
+        ------
+        PrivacyError, ConfigError, TableError
+            A parameter, or the shape or type of what was passed, is refused; nothing was spent.
+        BudgetExceededError
+            The ledger does not allow it; nothing was released.
+        """
+        with holding(self):
+            self._require_first()
+            self._fit_parts(X, y)
+        return self
+
+    def _fit_parts(self, X: Any, y: Any) -> None:  # noqa: N803
+        refuse_words(X)
+        rows = read_rows(X)
+        found = find_names(X)
+        names = list_names(found, rows.shape[1])
+        require_records(rows.shape, self.relation)
+        self._require_readable(rows, names, X)
+        places = self._place(y, len(rows))
+        design = self._design(names)
+        read_rng(self.random_state)
+        n_public = len(rows) if self.relation == "replace-one" else None
+        public = self._publish(design, names)
+        events = self._list_events(design, public)
+
+        def release() -> NDArray[np.int64]:
+            return self._draw_sums(design, rows.astype(np.float64, copy=False), places)
+
+        with self._take_turn({**public, "n_records": n_public}) as turn:
+            self.release_ = Release(
+                design=self._complete(public, names),
+                n_records=n_public,
+                # Everything is counted before anything is drawn.
+                sums=self._draw_once(turn, release, *events),
+                noise_variance=self._find_variance(design),
+            )
+            self.guarantee_ = compose_rounds(self.events_)
+            self._note_columns(rows.shape[1], found)
+            self._show(names)
+
+    def plan_events(
+        self, n_features: int, *, names: Sequence[str] | None = None
+    ) -> tuple[PrivacyEvent, ...]:
+        """Return what a fit to records of so many columns will spend; reads no record.
+
+        Parameters
+        ----------
+        names
+            Names of the columns, where ``bounds`` names them.
+        """
+        known = list(names or list_names(None, n_features))
+        design = self._design(known)
+        return self._list_events(design, self._publish(design, known))
+
+    def sample(
+        self, n_samples: int = 1, *, parts: ArrayLike | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """Draw synthetic records: shapes ``(n, d)``, data units, and ``(n,)``, their parts.
+
+        Parameters
+        ----------
+        parts
+            Shape ``(n_samples,)``, the part of each record; None to draw them by their noisy sizes.
+
+        Raises
+        ------
+        DecodingError
+            Noise hides every part, or one that is asked for.
+        ConfigError
+            A part is unknown.
+        """
+        self._require_fitted()
+        n = read_whole(n_samples, "n_samples", most=1 << 30, fix="ask for fewer records")
+        wanted = place_wanted(parts, self.parts_, n)
+        require_visible(self.part_sizes_, wanted)
+        listed = None if wanted is None else wanted.tolist()
+        records, places = self._draw_records(n, read_rng(self.random_state), listed)
+        return records, make_array(self.parts_)[places]
+
+    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+        return compose_rounds(events)
+
+    def _read_terms(self, names: Sequence[str]) -> tuple[Fraction, Fraction, Floats, Floats]:
+        """Return epsilon, delta, and lower and upper bounds."""
+        epsilon, delta = self._read_level()
+        lower, upper = read_box(self.bounds, names)
+        require_delta(delta)
+        if self.binary and not (np.all(lower == 0.0) and np.all(upper == 1.0)):
+            raise ConfigError(
+                "must be (0, 1) for binary columns", field="bounds", fix="set binary=False"
+            )
+        return epsilon, delta, lower, upper
 
     @classmethod
     def decode(cls, data: bytes, *, owner: str | bytes | None = None) -> Self:
@@ -102,15 +223,46 @@ class StoredModel(PrivateEstimator):
         )
         self.events_ = ()
         self.guarantee_ = compose_rounds(events)
-        self.n_features_in_ = len(names)
-        if names != list_names(None, len(names)):
-            self.feature_names_in_ = np.array(names, dtype=object)
+        is_named = names != list_names(None, len(names))
+        self._note_columns(len(names), np.array(names, dtype=object) if is_named else None)
         self._show(names)
 
     def _read_release(
         self, names: Sequence[str], public: Mapping[str, Any], sums: NDArray[np.int64]
     ) -> tuple[float, Sequence[PrivacyEvent]]:
         """Check a release; return the variance of its noise, and what it spent."""
+        raise NotImplementedError
+
+    def _place(self, y: Any, n_records: int) -> NDArray[np.intp] | None:
+        """Return the part of each record, -1 for none; None where parts are found."""
+        raise NotImplementedError
+
+    def _design(self, names: Sequence[str]) -> Any:
+        """Return the public numbers of a release; noise that cannot be drawn is refused here."""
+        raise NotImplementedError
+
+    def _publish(self, design: Any, names: Sequence[str]) -> dict[str, Any]:
+        """Return a design as plain values."""
+        raise NotImplementedError
+
+    def _list_events(self, design: Any, public: Mapping[str, Any]) -> tuple[PrivacyEvent, ...]:
+        """Return what a release will spend."""
+        raise NotImplementedError
+
+    def _draw_sums(
+        self, design: Any, rows: Floats, places: NDArray[np.intp] | None
+    ) -> NDArray[np.int64]:
+        """Release what is asked of the records."""
+        raise NotImplementedError
+
+    def _find_variance(self, design: Any) -> float:
+        """Return the variance of the noise on each of the sums; NaN where they have none alike."""
+        raise NotImplementedError
+
+    def _draw_records(
+        self, n: int, rng: np.random.Generator, parts: list[int] | None
+    ) -> tuple[Floats, NDArray[np.intp]]:
+        """Draw records of parts, or of parts by their sizes."""
         raise NotImplementedError
 
     def _show(self, names: Sequence[str]) -> None:

@@ -7,36 +7,25 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.analyst.estimators.clustering import compose_rounds
-from sfumato.analyst.estimators.columns import read_box
-from sfumato.analyst.estimators.contract import Release
+from sfumato.analyst.estimators.contract import make_event
 from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.inputs import (
     Exact,
     find_names,
-    list_names,
     read_number,
-    read_rng,
     read_rows,
     read_seed,
     read_whole,
-    refuse_words,
-    require_delta,
 )
 from sfumato.analyst.estimators.labels import (
-    make_array,
     place_labels,
-    place_wanted,
     read_parts,
-    require_visible,
 )
-from sfumato.analyst.estimators.lock import holding
-from sfumato.analyst.estimators.sizes import require_records
 from sfumato.analyst.estimators.stored import StoredModel
 from sfumato.lab.generative.accounting import MOST_STEPS
 from sfumato.lab.generative.network_mixture import (
@@ -48,14 +37,10 @@ from sfumato.lab.generative.network_mixture import (
 from sfumato.lab.generative.networks.clipping import Clipping
 from sfumato.lab.generative.networks.fixed_point import MOST_FEATURES
 from sfumato.lab.generative.partition import FeatureMap, KernelPartition
-from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
 from sfumato.shared.system import SystemSource
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 Floats = NDArray[np.float64]
 
@@ -179,116 +164,6 @@ class NetworkMixture(StoredModel):
     relation: Literal["replace-one", "add-remove-one"] = "add-remove-one"
     public_seed: int | str | bytes | None = None
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
-        """Find parts if they are not given, and train a network on each, once.
-
-        Parameters
-        ----------
-        X
-            Shape ``(n, d)``, data units. A record with a missing value adds nothing.
-        y
-            Shape ``(n,)``, the part of each record; one of no part adds nothing. Ignored without
-            ``parts``.
-
-        Raises
-        ------
-        PrivacyError, ConfigError, TableError
-            A parameter, or the shape or type of what was passed, is refused; nothing was spent.
-        BudgetExceededError
-            The ledger does not allow it; nothing was released.
-        """
-        with holding(self):
-            self._require_first()
-            self._fit_networks(X, y)
-        return self
-
-    def _fit_networks(self, X: Any, y: Any) -> None:  # noqa: N803
-        rows = read_rows(X)
-        found = find_names(X)
-        names = list_names(found, rows.shape[1])
-        refuse_words(X)
-        require_records(rows.shape, self.relation)
-        self._require_readable(rows, names, X)
-        places = None
-        if not self._finds_parts:
-            given = None if self.parts is None else y
-            places = place_labels(given, self._list_parts(), len(rows))
-        design = self._design(names)
-        read_rng(self.random_state)
-        n_public = len(rows) if self.relation == "replace-one" else None
-        public = self._publish(design, names)
-        event = self._make_event(design, public)
-
-        def release() -> NDArray[np.int64]:
-            return design.release(
-                rows.astype(np.float64, copy=False),
-                places,
-                SystemSource(),
-                np.random.default_rng(design.seed),
-            )
-
-        with self._take_turn({**public, "n_records": n_public}) as turn:
-            self.release_ = Release(
-                design=self._complete(public, names),
-                n_records=n_public,
-                # The loss is counted before the first batch is drawn.
-                sums=self._draw_once(turn, release, event),
-                noise_variance=math.nan,
-            )
-            self.guarantee_ = compose_rounds(self.events_)
-            self.n_features_in_ = rows.shape[1]
-            self.__dict__.pop("feature_names_in_", None)
-            if found is not None:
-                self.feature_names_in_ = found
-            self.multiplier_ = design.rule.multiplier
-            self._show(names)
-
-    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
-        return compose_rounds(events)
-
-    def plan_events(
-        self, n_features: int, *, names: Sequence[str] | None = None
-    ) -> tuple[PrivacyEvent, ...]:
-        """Return what a fit to records of so many columns will spend; reads no record.
-
-        Parameters
-        ----------
-        names
-            Names of the columns, where ``bounds`` names them.
-        """
-        known = list(names or list_names(None, n_features))
-        design = self._design(known)
-        return (self._make_event(design, self._publish(design, known)),)
-
-    def sample(
-        self, n_samples: int = 1, *, parts: ArrayLike | None = None
-    ) -> tuple[Floats, NDArray[Any]]:
-        """Draw synthetic records: shapes ``(n, d)``, data units, and ``(n,)``, their parts.
-
-        Parameters
-        ----------
-        parts
-            Shape ``(n_samples,)``, the part of each record; None to draw them by their noisy sizes.
-
-        Raises
-        ------
-        DecodingError
-            Noise hides every part, or one that is asked for.
-        ConfigError
-            A part is unknown.
-        """
-        self._require_fitted()
-        n = read_whole(n_samples, "n_samples", most=1 << 30, fix="ask for fewer records")
-        wanted = place_wanted(parts, self.parts_, n)
-        require_visible(self.part_sizes_, wanted)
-        records, places = self.model_.draw(
-            n,
-            read_rng(self.random_state),
-            parts=None if wanted is None else wanted.tolist(),
-            binary=self.binary,
-        )
-        return records, make_array(self.parts_)[places]
-
     def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
         """Return the part of records: shape ``(n,)``; -1 where a value is missing.
 
@@ -312,13 +187,36 @@ class NetworkMixture(StoredModel):
         self._require_columns(rows.shape[1], find_names(X))
         return self.model_.find_parts(rows.astype(np.float64, copy=False))
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
-
     # ---- before the records ----
+
+    def _place(self, y: Any, n_records: int) -> NDArray[np.intp] | None:
+        if self._finds_parts:
+            return None
+        return place_labels(None if self.parts is None else y, self._list_parts(), n_records)
+
+    def _draw_sums(
+        self, design: NetworkDesign, rows: Floats, places: NDArray[np.intp] | None
+    ) -> NDArray[np.int64]:
+        rng = np.random.default_rng(design.seed)
+        return design.release(rows, places, SystemSource(), rng)
+
+    def _find_variance(self, design: NetworkDesign) -> float:
+        del design
+        return math.nan
+
+    def _draw_records(
+        self, n: int, rng: np.random.Generator, parts: list[int] | None
+    ) -> tuple[Floats, NDArray[np.intp]]:
+        return self.model_.draw(n, rng, parts=parts, binary=self.binary)
+
+    def _list_events(
+        self, design: NetworkDesign, public: Mapping[str, Any]
+    ) -> tuple[PrivacyEvent, ...]:
+        guarantee = PrivacyGuarantee(
+            epsilon=design.epsilon, delta=design.delta, neighbouring=design.relation
+        )
+        event = make_event(public, guarantee, relation=design.relation, stream=self._name_fit())
+        return (event,)
 
     @property
     def _finds_parts(self) -> bool:
@@ -345,13 +243,7 @@ class NetworkMixture(StoredModel):
         return design
 
     def _make_design(self, names: Sequence[str]) -> NetworkDesign:
-        epsilon, delta = self._read_level()
-        lower, upper = read_box(self.bounds, names)
-        require_delta(delta)
-        if self.binary and not (np.all(lower == 0.0) and np.all(upper == 1.0)):
-            raise ConfigError(
-                "must be (0, 1) for binary columns", field="bounds", fix="set binary=False"
-            )
+        epsilon, delta, lower, upper = self._read_terms(names)
         if self.network == "rbm" and not self.binary:
             raise ConfigError(
                 "draws zeros and ones only",
@@ -414,16 +306,6 @@ class NetworkMixture(StoredModel):
         parts = [str(part) for part in self._list_parts()]
         return {**design.public, "parts": parts, "names": list(names), "binary": bool(self.binary)}
 
-    def _make_event(self, design: NetworkDesign, public: Mapping[str, Any]) -> PrivacyEvent:
-        return PrivacyEvent(
-            stream=self._name_fit(),
-            plan_digest=hashlib.sha256(encode_deterministic(dict(public))).digest(),
-            sequence=0,
-            neighbouring=design.relation,
-            epsilon=design.epsilon,
-            delta=design.delta,
-        )
-
     # ---- after the release ----
 
     def _read_release(
@@ -434,12 +316,12 @@ class NetworkMixture(StoredModel):
             raise ValueError
         if sums.shape != (design.n_centroids + design.n_parts * (1 + design.n_weights),):
             raise ValueError
-        # As it was calibrated: another version of the accounting may find another one.
-        self.multiplier_ = float(public["multiplier"])
-        return math.nan, (self._make_event(design, public),)
+        return math.nan, self._list_events(design, public)
 
     def _show(self, names: Sequence[str]) -> None:
         design = self._make_design(names)
+        # As it was calibrated: another version of the accounting may find another one.
+        self.multiplier_ = float(self.release_.design["multiplier"])
         self.model_ = design.read(self.release_.sums)
         self.parts_ = self._list_parts()
         self.part_sizes_ = self.model_.sizes
