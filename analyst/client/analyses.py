@@ -282,24 +282,15 @@ class AsyncAnalysis(AsyncJob[AnalysisBody], Generic[R]):
     watch = "sfumato analysis watch"
 
     def __init__(self, client: AsyncAnalyses, analysis_id: str, result: type[R]) -> None:
-        super().__init__(analysis_id, sleep=client._server.sleep)
+        super().__init__(
+            client,
+            analysis_id,
+            read=Analyses.get_analysis,
+            stop=Analyses.cancel_analysis,
+            follow=Analyses.stream_analysis_events,
+        )
         self.analysis_id = analysis_id
         self.result = result
-        self._client = client
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.analysis_id!r})"
-
-    def _listen(self, seconds: int | None) -> AsyncStream[AnalysisBody | ProgressBody]:
-        return self._client.analysis_events(self.analysis_id, seconds=seconds)
-
-    async def state(self) -> AnalysisBody:
-        """Return the state, the progress, and the result or problem."""
-        return await self._client.analysis_state(self.analysis_id)
-
-    async def cancel(self) -> AnalysisBody:
-        """Cancel it; if it has ended, it stays as it is."""
-        return await self._client.cancel_analysis(self.analysis_id)
 
     async def wait(
         self,

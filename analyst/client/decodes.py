@@ -259,23 +259,15 @@ class AsyncDecode(AsyncJob[DecodeBody]):
     watch = "sfumato decode watch"
 
     def __init__(self, client: AsyncDecodes, decode_id: str) -> None:
-        super().__init__(decode_id, sleep=client._server.sleep)
+        super().__init__(
+            client,
+            decode_id,
+            read=Decodes.get_decode,
+            stop=Decodes.cancel_decode,
+            follow=Decodes.stream_events,
+        )
         self.decode_id = decode_id
         self._client = client
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.decode_id!r})"
-
-    def _listen(self, seconds: int | None) -> AsyncStream[DecodeBody | ProgressBody]:
-        return self._client.decode_events(self.decode_id, seconds=seconds)
-
-    async def state(self) -> DecodeBody:
-        """Return the state, the progress, and the result or problem."""
-        return await self._client.decode_state(self.decode_id)
-
-    async def cancel(self) -> DecodeBody:
-        """Cancel it; if it has ended, it stays as it is."""
-        return await self._client.cancel(self.decode_id)
 
     async def ask(
         self,

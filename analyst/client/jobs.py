@@ -9,9 +9,11 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar
 
-from sfumato.analyst.requests import AsyncSleep, AsyncStream
+from sfumato.analyst.client.calls import AsyncCalls
+from sfumato.analyst.requests import AsyncStream
 from sfumato.analyst.results import FINAL_STATES
 from sfumato.shared.errors import SketchError, TransportError
+from sfumato.shared.wire.calls.call import Call, Events
 from sfumato.shared.wire.objects.results import ProgressBody
 
 _LONGEST_STREAM_S = 600
@@ -42,25 +44,36 @@ class AsyncJob(Generic[S]):
 
     Parameters
     ----------
-    sleep
-        Waits for a number of seconds.
+    read, stop, follow
+        The calls that read its state, cancel it, and follow it.
     """
 
     kind = "job"
     watch = ""
     """The command that waits for it, before its id."""
 
-    def __init__(self, job_id: str, *, sleep: AsyncSleep) -> None:
-        self._job_id = job_id
-        self._sleep = sleep
+    def __init__(
+        self,
+        client: AsyncCalls,
+        job_id: str,
+        *,
+        read: Call[[], S],
+        stop: Call[[], S],
+        follow: Events[S],
+    ) -> None:
+        self._calls, self._job_id = client, job_id
+        self._read, self._stop, self._events = read, stop, follow
 
-    def _listen(self, seconds: int | None) -> AsyncStream[S | ProgressBody]:
-        """Yield the states as they change, and last the ended job."""
-        raise NotImplementedError
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._job_id!r})"
 
     async def state(self) -> S:
         """Return the state, the progress, and the result or problem."""
-        raise NotImplementedError
+        return await self._calls._call(self._read, self._job_id)
+
+    async def cancel(self) -> S:
+        """Cancel it; if it has ended, it stays as it is."""
+        return await self._calls._call(self._stop, self._job_id)
 
     async def end(
         self,
@@ -111,7 +124,7 @@ class AsyncJob(Generic[S]):
         while last is None or time.monotonic() < last:
             if is_streamed:
                 try:
-                    async with aclosing(self._listen(_seconds_to(last))) as events:
+                    async with aclosing(self._listen(last)) as events:
                         async for each in events:
                             yield each
                             if not isinstance(each, ProgressBody):
@@ -124,11 +137,10 @@ class AsyncJob(Generic[S]):
             yield state
             if state.state in FINAL_STATES:
                 return
-            await self._sleep(_POLL_S)
+            await self._calls._server.sleep(_POLL_S)
 
-
-def _seconds_to(last: float | None) -> int | None:
-    """Return for how long to ask for events, if there is an end."""
-    if last is None:
-        return None
-    return min(_LONGEST_STREAM_S, max(0, math.ceil(last - time.monotonic())))
+    def _listen(self, last: float | None) -> AsyncStream[S | ProgressBody]:
+        """Yield the states as they change until a time, and last the ended job."""
+        left = None if last is None else max(0, math.ceil(last - time.monotonic()))
+        seconds = left and min(_LONGEST_STREAM_S, left)
+        return self._calls._events(self._events, self._job_id, seconds)
