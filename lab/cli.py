@@ -9,7 +9,6 @@ import typer
 
 from sfumato.analyst.cli.clustering import (
     Bounds,
-    Budget,
     Clusters,
     Epsilon,
     MostRecords,
@@ -21,7 +20,7 @@ from sfumato.analyst.cli.clustering import (
     read_dimensions,
     show_clusters,
 )
-from sfumato.analyst.cli.options import Json, Ledger, MaxUnreadable, Read
+from sfumato.analyst.cli.options import Json, Ledger, Limit, MaxUnreadable, Read
 from sfumato.analyst.levels import parse_delta, parse_epsilon
 from sfumato.analyst.sketching.reader import read_settings
 from sfumato.lab import ReferenceKMeans
@@ -60,7 +59,7 @@ def _cluster(
     max_records: MostRecords = None,
     output: Output = None,
     ledger: Ledger = None,
-    budget: Budget = None,
+    budget: Limit = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
     read: Read = None,
     as_json: Json = False,

@@ -15,7 +15,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sfumato.aggregator.base.sums.selection import SketchTotals
-from sfumato.analyst.cli.options import PLAN_HELP, Json, create_console, show, tabulate
+from sfumato.analyst.cli.options import (
+    PLAN_HELP,
+    Json,
+    create_console,
+    make_table,
+    print_answer,
+    show,
+    tabulate,
+)
 from sfumato.analyst.levels import parse_epsilon
 from sfumato.analyst.planning.files import read_draft
 from sfumato.learning.planning.plans import AXES
@@ -131,13 +139,19 @@ def _simulate(
     too. Nothing is stored or published. With --sweep a table shows what wrong bounds, scales, m or
     epsilon would cost.
     """
-    _require_sweep(sweep, {"--factors": factors, "--repeats": repeats, "--minutes": minutes})
+    if sweep is None:
+        given = {"--factors": factors, "--repeats": repeats, "--minutes": minutes}
+        _refuse(given, "needs --sweep", "add --sweep all, or leave it out")
     axes = () if sweep is None else _parse_axes(sweep)
     multipliers = _parse_factors(factors)
     plan = read_draft(plan_path)
     is_histogram = plan.kind == "histogram"
     if is_histogram:
-        _require_none({"--clusters": n_clusters, "--sweep": sweep, "--plot": plot})
+        _refuse(
+            {"--clusters": n_clusters, "--sweep": sweep, "--plot": plot},
+            "must be left out with a histogram, which has no centroids",
+            "leave it out, or simulate a plan with Fourier features",
+        )
         wanted = _CLUSTERS
     else:
         # Before anything else: only features have centroids to compare.
@@ -145,7 +159,14 @@ def _simulate(
         wanted = _choose_clusters(plan, n_clusters)
     records: FleetRecords
     if file is not None:
-        _require_alone(records_per_device, clusters_per_device)
+        _refuse(
+            {
+                "--records-per-device": records_per_device,
+                "--clusters-per-device": clusters_per_device,
+            },
+            "cannot be combined with --file, whose records are dealt as they are",
+            "leave one of them out",
+        )
         records = FileRecords.read(file, plan, n_devices=n_devices, columns=column or ())
     else:
         if column:
@@ -235,13 +256,12 @@ def _simulate(
 
 def _tabulate_ways(summed: Outcome, local: Outcome) -> Table:
     """Tabulate a secure sum beside the same plan with noise by each device."""
-    table = Table(
+    table = make_table(
         "",
+        figures=("draws of noise", "SNR", "relative SSE", "bytes a message", "verdict"),
         title=f"The same devices and m, epsilon = {summed.plan.release.epsilon}",
-        title_justify="left",
+        has_box=True,
     )
-    for heading in ("draws of noise", "SNR", "relative SSE", "bytes a message", "verdict"):
-        table.add_column(heading, justify="right")
     for name, each in (("secure sum (sum.v1)", summed), ("each device (local.v1)", local)):
         tally, verdict = each.tally, each.solution.verdict
         draws = each.plan.n_noises * (tally.n_batches or tally.n_sketches)
@@ -256,30 +276,16 @@ def _tabulate_ways(summed: Outcome, local: Outcome) -> Table:
     return table
 
 
-def _require_none(given: Mapping[str, object]) -> None:
-    """Refuse options about centroids where the plan has a histogram."""
+def _refuse(given: Mapping[str, object], rule: str, fix: str) -> None:
+    """Refuse options that are given."""
     for name, value in given.items():
         if value is not None:
-            raise ConfigError(
-                "must be left out with a histogram, which has no centroids",
-                field=name,
-                fix="leave it out, or simulate a plan with Fourier features",
-            )
+            raise ConfigError(rule, field=name, fix=fix)
 
 
 def _show_answer(answer: HistogramOutcome, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(answer.to_json()))
-        return
-    show(answer.tabulate())
-    show(tabulate(answer.describe()))
-
-
-def _require_sweep(sweep: str | None, given: Mapping[str, object]) -> None:
-    """Refuse options about a sweep where there is none."""
-    for name, value in given.items():
-        if value is not None and sweep is None:
-            raise ConfigError("needs --sweep", field=name, fix="add --sweep all, or leave it out")
+    parts = [answer.tabulate(), tabulate(answer.describe())]
+    print_answer(answer.to_json(), parts, as_json=as_json)
 
 
 def _parse_axes(text: str) -> tuple[str, ...]:
@@ -313,21 +319,6 @@ def _choose_clusters(plan: SketchPlan, n_clusters: int | None) -> int:
     return chosen
 
 
-def _require_alone(records_per_device: int | None, clusters_per_device: int | None) -> None:
-    """Refuse options about made-up records where a file is given."""
-    given = {
-        "--records-per-device": records_per_device,
-        "--clusters-per-device": clusters_per_device,
-    }
-    for name, value in given.items():
-        if value is not None:
-            raise ConfigError(
-                "cannot be combined with --file, whose records are dealt as they are",
-                field=name,
-                fix="leave one of them out",
-            )
-
-
 def _require_windows(n_windows: int, plan: SketchPlan, records: FleetRecords) -> None:
     n_slots = plan.window.n_slots
     if n_slots is not None and n_windows > n_slots:
@@ -356,9 +347,8 @@ def _sweep(plan: SketchPlan, records: FleetRecords, *, quiet: bool, **options: A
 
 
 def _tabulate_centroids(outcome: Outcome) -> Table:
-    table = Table("weight")
-    for axis in outcome.plan.axes:
-        table.add_column(f"{axis.name} ({axis.unit})", justify="right")
+    axes = [f"{axis.name} ({axis.unit})" for axis in outcome.plan.axes]
+    table = make_table("weight", figures=axes, has_box=True)
     solution = outcome.solution
     for weight, centroid in zip(solution.weights, outcome.centroids, strict=True):
         table.add_row(f"{weight:.1%}", *(f"{value:.4g}" for value in centroid))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from sfumato.aggregator.base.sums.selection import SketchTotals
+from sfumato.analyst.cli.options import make_table
 from sfumato.learning.estimate.histogram import Marginal, estimate_distribution
 from sfumato.learning.estimate.reports import ReportedMarginal, accumulate
 from sfumato.learning.estimate.studies import LevelShares, read_study_levels, read_study_numbers
@@ -96,9 +97,8 @@ class HistogramOutcome:
 
     def tabulate(self) -> Table:
         """Return the marginals as a table: estimates, and in brackets what is true."""
-        table = Table("dimension", title="estimated (true)", title_justify="left")
-        for head in ("records", "25 %", "median", "75 %", "error", "expected"):
-            table.add_column(head, justify="right")
+        figures = ("records", "25 %", "median", "75 %", "error", "expected")
+        table = make_table("dimension", figures=figures, title="estimated (true)", has_box=True)
         for column in self.columns:
             pairs = zip(column.quartiles, column.true_quartiles, strict=True)
             cells = [f"{found:.4g} ({true:.4g})" for found, true in pairs] or [""] * 3

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table
 
+from sfumato.analyst.cli.options import make_table
 from sfumato.shared.plan.statement import show_exact
 from sfumato.simulator.sweep import Quality, Sweep
 
@@ -59,13 +60,8 @@ def describe_sweep(sweep: Sweep) -> Iterator[Table | str]:
     axes = list(dict.fromkeys(quality.axis for quality in sweep.varied))
     cells = {(quality.axis, quality.factor): quality for quality in sweep.varied}
     several = ": median (worst)" if len(sweep.base.relative_sse) > 1 else ""
-    table = Table(
-        title=f"SSE relative to k-means on the raw records{several}",
-        title_justify="left",
-    )
-    table.add_column("factor", justify="right")
-    for axis in axes:
-        table.add_column(axis, justify="right")
+    title = f"SSE relative to k-means on the raw records{several}"
+    table = make_table(figures=("factor", *axes), title=title, has_box=True)
     for factor in sorted({quality.factor for quality in sweep.varied} | {Fraction(1)}):
         row = (_show_quality(sweep.base if factor == 1 else cells[axis, factor]) for axis in axes)
         table.add_row(f"x {factor}", *row)

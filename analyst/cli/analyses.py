@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -15,9 +14,10 @@ from sfumato.analyst.cli.options import (
     Answer,
     Study,
     command,
-    create_console,
+    following,
     identified,
     list_items,
+    make_table,
     show_time,
 )
 from sfumato.analyst.cli.selections import From, Labelled, To, read_labels
@@ -291,14 +291,8 @@ def follow(running: Analysis[Any], timeout: float | None, plot: Path | None = No
 
 def wait(running: Analysis[Any], timeout: float | None) -> AnalysisResult[Any]:
     """Wait for an analysis with a bar on a terminal."""
-    console = create_console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("computing", total=1.0)
-        result: AnalysisResult[Any] = running.wait(
-            progress=lambda share: progress.update(task, completed=share),
-            timeout=timeout,
-            note=lambda words: progress.console.print(f"note: {words}", markup=False),
-        )
+    with following("computing") as told:
+        result: AnalysisResult[Any] = running.wait(timeout=timeout, **told)
     return result
 
 
@@ -347,9 +341,8 @@ def _mark(figure: str, change: ChangeBody, unit: str) -> Text:
 
 def _tabulate_windows(result: Timeline) -> Table:
     changed = {point.window for point in result.body.change_points}
-    table = Table("", "begins (UTC)", "slots", box=None, padding=(0, 2, 0, 0))
-    for heading in ("records", "SNR", "p", "size"):
-        table.add_column(heading, justify="right")
+    figures = ("records", "SNR", "p", "size")
+    table = make_table("", "begins (UTC)", "slots", figures=figures)
     table.add_column("its clusters")
     for number, window in enumerate(result.body.windows):
         marks = (
@@ -397,9 +390,7 @@ def _show_size(size: float | None, error: float | None) -> str:
 
 def _tabulate_groups(result: Groups) -> Table:
     values = result.body.values
-    table = Table("first", "second", box=None, padding=(0, 2, 0, 0))
-    for heading in ("size", "p"):
-        table.add_column(heading, justify="right")
+    table = make_table("first", "second", figures=("size", "p"))
     for pair in result.body.pairs:
         table.add_row(
             Text(values[pair.first]),

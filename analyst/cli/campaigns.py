@@ -6,13 +6,21 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from sfumato.analyst.cli.decodes import describe_decoded
-from sfumato.analyst.cli.options import Answer, Anyway, Study, command, show_time
+from sfumato.analyst.cli.options import (
+    Answer,
+    Anyway,
+    Neighbouring,
+    Study,
+    command,
+    make_table,
+    show_time,
+)
 from sfumato.analyst.cli.pilots import PerPerson, parse_count, parse_label, parse_length
 from sfumato.analyst.client import Client, Decode
 from sfumato.analyst.levels import parse_delta, parse_epsilon
@@ -75,10 +83,7 @@ def _create(
             "--drawn", help="Each device takes part in one phase: for devices with one record."
         ),
     ] = False,
-    neighbouring: Annotated[
-        Literal["replace-one", "add-remove-one"],
-        typer.Option(help="replace-one hides the values of a record; add-remove-one presence too."),
-    ] = "replace-one",
+    neighbouring: Neighbouring = "replace-one",
     label: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE|...", help="A label of devices. Repeatable."),
@@ -203,9 +208,7 @@ def _is_over(found: CampaignBody) -> bool:
 
 
 def _tabulate(found: CampaignBody) -> Table:
-    table = Table("phase", box=None, padding=(0, 2, 0, 0))
-    for heading in ("epsilon", "from", "until", "devices", "sketches", "state"):
-        table.add_column(heading)
+    table = make_table("phase", "epsilon", "from", "until", "devices", "sketches", "state")
     for each in found.phases:
         devices = "" if each.study_id is None else f"{each.n_finished} of {found.n_devices} done"
         table.add_row(

@@ -23,6 +23,7 @@ from sfumato.analyst.cli.options import (
     DefaultGroup,
     Json,
     Ledger,
+    Limit,
     MaxUnreadable,
     Read,
     show,
@@ -64,7 +65,6 @@ from sfumato.shared.core import Columns
 from sfumato.shared.errors import ConfigError, MalformedMessageError, PlanError, SketchError
 from sfumato.shared.plan import Dimension, decode_plan
 from sfumato.shared.privacy import PrivacyGuarantee
-from sfumato.shared.privacy.limits import DEFAULT_EPSILON
 from sfumato.shared.reading import Fields, FileLayout, WatchedFile
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError
 from sfumato.shared.structure import require_plain
@@ -132,13 +132,6 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="File for the release, to be clustered again."),
 ]
-Budget = Annotated[
-    str | None,
-    typer.Option(
-        help="Limit of epsilon for each record, over all releases in the ledger (default: "
-        f"{DEFAULT_EPSILON} with --ledger, and otherwise none)."
-    ),
-]
 
 
 @app.command(
@@ -177,7 +170,7 @@ def _cluster(
         typer.Option(help="The owner's key, which signs the release: see `sfumato cluster key`."),
     ] = None,
     ledger: Ledger = None,
-    budget: Budget = None,
+    budget: Limit = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
     read: Read = None,
     as_json: Json = False,

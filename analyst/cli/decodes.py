@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,7 +10,6 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -24,10 +22,10 @@ from sfumato.analyst.cli.options import (
     Json,
     Study,
     command,
-    create_console,
+    following,
     identified,
     list_items,
-    show,
+    print_answer,
     show_time,
 )
 from sfumato.analyst.cli.results import ResultReference, write_result
@@ -157,11 +155,7 @@ def _decode_file(
     if output is not None:
         write_result(result, output)
         print(f"wrote {output}", file=sys.stderr)
-    if as_json:
-        print(json.dumps(result.to_json()))
-        return
-    for part in describe_decoded(result):
-        show(part)
+    print_answer(result.to_json(), describe_decoded(result), as_json=as_json)
 
 
 def _open(paths: Sequence[Path], plan: Path) -> LocalSketches:
@@ -349,15 +343,8 @@ def follow(running: Decode, *, allow_unusable: bool, timeout: float | None) -> S
     TransportError
         It has not ended in time.
     """
-    console = create_console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("decoding", total=1.0)
-        return running.wait(
-            progress=lambda share: progress.update(task, completed=share),
-            allow_unusable=allow_unusable,
-            timeout=timeout,
-            note=lambda words: progress.console.print(f"note: {words}", markup=False),
-        )
+    with following("decoding") as told:
+        return running.wait(allow_unusable=allow_unusable, timeout=timeout, **told)
 
 
 def _follow(running: Decode, allow_unusable: bool, timeout: float | None) -> Answer:

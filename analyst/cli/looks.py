@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, show
+from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, make_table, show
 from sfumato.analyst.cli.results import ResultReference
 from sfumato.analyst.cli.sources import MaybeKey, PlanOfFile, Reference, open_sources
 from sfumato.analyst.client import Client
@@ -230,7 +230,6 @@ def describe_looks(taken: LooksBody) -> Iterator[Text]:
 
 
 def _tabulate(answer: MeasuredClustersBody, first: DecodeResult | None) -> Table:
-    table = Table("cluster", box=None, padding=(0, 2, 0, 0))
     columns = ["share", *([] if first is None else ["predicted"])]
     if any(each.spread is not None for each in answer.clusters):
         columns.append("spread")
@@ -238,8 +237,7 @@ def _tabulate(answer: MeasuredClustersBody, first: DecodeResult | None) -> Table
         columns.append(
             f"mean of {column.name}" + ("" if column.unit == "1" else f" ({column.unit})")
         )
-    for name in columns:
-        table.add_column(name, justify="right")
+    table = make_table("cluster", figures=columns)
     for i, each in enumerate(answer.clusters):
         cells = [show_measured(each.share, ".1%")]
         if first is not None:

@@ -6,19 +6,23 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.cells import cell_len
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from sfumato.analyst.client import Client
 from sfumato.shared.command import list_examples
 from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.limits import DEFAULT_EPSILON
 
 T = TypeVar("T")
 UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -50,6 +54,17 @@ Ledger = Annotated[
         help="The owner's ledger, which counts the release (default: of SFUMATO_LEDGER, otherwise "
         "of this user)."
     ),
+]
+Limit = Annotated[
+    str | None,
+    typer.Option(
+        help="Limit of epsilon for each record, over all releases in the ledger (default: "
+        f"{DEFAULT_EPSILON} with --ledger, and otherwise none)."
+    ),
+]
+Neighbouring = Annotated[
+    Literal["replace-one", "add-remove-one"],
+    typer.Option(help="replace-one hides the values of a record; add-remove-one presence too."),
 ]
 MaxUnreadable = Annotated[
     float,
@@ -182,6 +197,20 @@ def tabulate(rows: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
+def make_table(
+    *words: str,
+    figures: Iterable[str | Text] = (),
+    title: str | None = None,
+    has_box: bool = False,
+) -> Table:
+    """Return a table with columns of words, then of figures, which are aligned to the right."""
+    look: dict[str, Any] = {} if has_box else {"box": None, "padding": (0, 2, 0, 0)}
+    table = Table(*words, title=title, title_justify="left", **look)
+    for heading in figures:
+        table.add_column(heading, justify="right")
+    return table
+
+
 def show_time(time: str | None) -> str:
     """Write a time of the server for people, to the second."""
     return "never" if time is None else f"{time[:10]} {time[11:19]} UTC"
@@ -193,6 +222,27 @@ def show(part: object) -> None:
         print(part)
     else:
         create_console().print(part)
+
+
+def print_answer(document: Any, parts: Iterable[object], *, as_json: bool) -> None:
+    """Print an answer: its document, or the parts for people, which are computed only then."""
+    if as_json:
+        print(json.dumps(document, ensure_ascii=False))
+        return
+    for part in parts:
+        show(part)
+
+
+@contextmanager
+def following(words: str) -> Iterator[dict[str, Any]]:
+    """Show a bar on a terminal's standard error; yield what ``wait`` of a job calls."""
+    console = create_console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(words, total=1.0)
+        yield {
+            "progress": lambda share: progress.update(task, completed=share),
+            "note": lambda note: progress.console.print(f"note: {note}", markup=False),
+        }
 
 
 def create_console(*, stderr: bool = False) -> Console:

@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from sfumato.analyst.cli.options import DEFAULT_URL, PLAN_HELP, Anyway, Json, Url, show
+from sfumato.analyst.cli.options import (
+    DEFAULT_URL,
+    PLAN_HELP,
+    Anyway,
+    Json,
+    Neighbouring,
+    Url,
+    make_table,
+    print_answer,
+)
 from sfumato.analyst.cli.sources import (
     SOURCES,
     MaybeKey,
@@ -110,10 +118,7 @@ def _pilot(
         str | None,
         typer.Option(help="Day in UTC from which records are read; not for --same-records."),
     ] = None,
-    neighbouring: Annotated[
-        Literal["replace-one", "add-remove-one"],
-        typer.Option(help="replace-one hides the values of a record; add-remove-one presence too."),
-    ] = "replace-one",
+    neighbouring: Neighbouring = "replace-one",
     labels: Annotated[
         list[str] | None,
         typer.Option("--label", metavar="NAME=VALUE|...", help="A label of devices. Repeatable."),
@@ -339,11 +344,7 @@ def _compare(
         )
 
     draw(output, make)
-    if as_json:
-        print(json.dumps(_drifts_to_json(found), ensure_ascii=False))
-    else:
-        for part in _describe_drifts(found):
-            show(part)
+    print_answer(_drifts_to_json(found), _describe_drifts(found), as_json=as_json)
     if any(drift.has_moved for drift in found):
         raise typer.Exit(1)
 
@@ -375,9 +376,8 @@ def _describe_drifts(found: Sequence[ColumnDrift]) -> Iterator[object]:
         if block.has_moved
     ]
     if moved:
-        table = Table("column", "records", box=None, padding=(0, 2, 0, 0))
-        for heading in ("first", "second", "change", "noise explains"):
-            table.add_column(heading, justify="right")
+        figures = ("first", "second", "change", "noise explains")
+        table = make_table("column", "records", figures=figures)
         for name, block in moved:
             shares = (f"{share:.1%}" for share in (block.first, block.second))
             change = f"{block.change:+.1%}", f"+-{block.limit:.1%}"

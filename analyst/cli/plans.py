@@ -10,7 +10,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sfumato.analyst.cli.looks import app as looks
-from sfumato.analyst.cli.options import PLAN_HELP, Anyway, Json, create_console, show, tabulate
+from sfumato.analyst.cli.options import (
+    PLAN_HELP,
+    Anyway,
+    Json,
+    create_console,
+    print_answer,
+    tabulate,
+)
 from sfumato.analyst.cli.pilots import app as calibrating
 from sfumato.analyst.cli.sources import draw
 from sfumato.analyst.levels import parse_delta, parse_epsilon
@@ -305,10 +312,8 @@ def _show(
         raise ConfigError(
             "is needed to predict the quality", field=missing[0], fix=f"give {', '.join(given)}"
         )
-    if as_json:
-        print(json.dumps(explanation_to_json(plan, prediction), ensure_ascii=False))
-        return
-    show(tabulate(describe_plan(plan, prediction)))
+    described = [tabulate(describe_plan(plan, prediction))]
+    print_answer(explanation_to_json(plan, prediction), described, as_json=as_json)
 
 
 @app.command(
@@ -333,11 +338,7 @@ def _ranges(
             field="WORD",
             fix="run `sfumato plan ranges` for all of them",
         )
-    if as_json:
-        print(json.dumps(ranges_to_json(found), ensure_ascii=False))
-        return
-    for part in describe_ranges(found):
-        show(part)
+    print_answer(ranges_to_json(found), describe_ranges(found), as_json=as_json)
 
 
 def _new_from_answers(output: Path, *, n_windows: int, anyway: bool) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from sfumato.analyst.cli.decodes import AllowUnusable, Seed
-from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, show
+from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, make_table, print_answer
 from sfumato.analyst.cli.search_boxes import Within, read_search_box
 from sfumato.analyst.cli.sources import MaybeKey, PlanOfFile
 from sfumato.analyst.client import Client
@@ -124,11 +122,7 @@ def _ask(
         found = _ask_files(
             references, plan, asked, n_clusters, seed, within, allow_unusable=allow_unusable
         )
-    if as_json:
-        print(json.dumps(asdict(found), ensure_ascii=False))
-        return
-    for part in _describe(asked, found):
-        show(part)
+    print_answer(asdict(found), _describe(asked, found), as_json=as_json)
 
 
 def _ask_server(
@@ -217,9 +211,8 @@ def _read_quantile(text: str) -> tuple[str, float]:
 
 
 def _describe(asked: QuestionsRequest, found: AnswersBody) -> Iterator[object]:
-    table = Table("question", box=None, padding=(0, 2, 0, 0))
-    table.add_column("answer", justify="right")
-    table.add_column("rough bar" if found.is_rough else f"{found.level:.0%} bar", justify="right")
+    bar = "rough bar" if found.is_rough else f"{found.level:.0%} bar"
+    table = make_table("question", figures=("answer", bar))
     for box, share in zip(asked.ranges, found.ranges, strict=True):
         cells = _show_bar(share.low, share.high, ".1%")
         table.add_row(Text(f"share with {_name_box(box)}"), _show_figure(share.share, ".1%"), cells)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,10 +24,11 @@ from sfumato.analyst.cli.options import (
     DefaultGroup,
     Json,
     Ledger,
+    Limit,
     MaxUnreadable,
     Read,
     create_console,
-    show,
+    print_answer,
     tabulate,
 )
 from sfumato.analyst.levels import parse_epsilon
@@ -93,13 +93,7 @@ def _sketch(
         ),
     ] = "main",
     ledger: Ledger = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            help="Limit of epsilon for each record, over all releases in the ledger (default: "
-            f"{DEFAULT_EPSILON} with --ledger, and otherwise none)."
-        ),
-    ] = None,
+    budget: Limit = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
     read: Read = None,
     as_json: Json = False,
@@ -156,10 +150,7 @@ def _sketch(
         ledger=None if account is None else str(account.ledger),
         counted=spent,
     )
-    if as_json:
-        print(json.dumps(report.to_json(), ensure_ascii=False))
-        return
-    show(tabulate(report.describe()))
+    print_answer(report.to_json(), [tabulate(report.describe())], as_json=as_json)
 
 
 def _read_budget(ledger: Path | None, budget: str | None, *, exact: bool) -> Budget:
@@ -188,10 +179,8 @@ def _show(
     plan = None if plan_path is None else read_plan(plan_path)
     if plan is not None:
         sketch.require_plan(plan)
-    if as_json:
-        print(json.dumps(sketch_to_json(sketch, plan), ensure_ascii=False))
-        return
-    show(tabulate(describe_sketch(path, sketch, plan)))
+    described = [tabulate(describe_sketch(path, sketch, plan))]
+    print_answer(sketch_to_json(sketch, plan), described, as_json=as_json)
 
 
 @contextmanager

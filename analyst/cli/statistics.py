@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -12,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, show
+from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, make_table, print_answer
 from sfumato.analyst.cli.sources import (
     MaybeKey,
     Picture,
@@ -75,10 +74,8 @@ def _histogram(
         return plot_histogram(answer, resolutions=resolutions, title=_describe_size(answer))
 
     draw(output, make)
-    if as_json:
-        print(json.dumps({"doubts": doubts, **asdict(answer)}, ensure_ascii=False))
-        return
-    _show(doubts, _describe_size(answer), _tabulate_marginals(answer), answer)
+    parts = _describe_answer(doubts, _tabulate_marginals(answer), answer)
+    print_answer({"doubts": doubts, **asdict(answer)}, parts, as_json=as_json)
 
 
 @moments.command(
@@ -111,21 +108,17 @@ def _moments(
         return plot_moments(answer, title=_describe_size(answer), n_directions=min(3, directions))
 
     draw(output, make)
-    if as_json:
-        print(json.dumps(asdict(answer), ensure_ascii=False))
-        return
-    _show(answer.warnings, _describe_size(answer), _tabulate_moments(answer, directions), answer)
+    parts = _describe_answer(answer.warnings, _tabulate_moments(answer, directions), answer)
+    print_answer(asdict(answer), parts, as_json=as_json)
 
 
-def _show(
-    doubts: list[str], size: str, parts: Iterator[object], answer: HistogramBody | MomentsAnswerBody
-) -> None:
-    for doubt in doubts:
-        show(Text(f"Doubt: {doubt}."))
-    show(size)
-    for part in parts:
-        show(part)
-    show(Text(answer.privacy.statement))
+def _describe_answer(
+    doubts: list[str], parts: Iterator[object], answer: HistogramBody | MomentsAnswerBody
+) -> Iterator[object]:
+    yield from (Text(f"Doubt: {doubt}.") for doubt in doubts)
+    yield _describe_size(answer)
+    yield from parts
+    yield Text(answer.privacy.statement)
 
 
 def _describe_size(answer: HistogramBody | MomentsAnswerBody) -> str:
@@ -141,15 +134,12 @@ def _tabulate_marginals(answer: HistogramBody) -> Iterator[object]:
             *((each.level, "", each) for each in marginal.levels),
         ]
         largest = max((each.share for *_, each in rows), default=0.0)
-        table = Table("level" if marginal.levels else "from", box=None, padding=(0, 2, 0, 0))
-        if not marginal.levels:
-            table.add_column("to", justify="right")
-        table.add_column("share", justify="right")
-        table.add_column("+-", justify="right")
+        first, *rest = ("level",) if marginal.levels else ("from", "to")
+        table = make_table(first, figures=(*rest, "share", "+-"))
         table.add_column("")
-        for first, second, each in rows:
+        for low, high, each in rows:
             length = round(_LENGTH * max(0.0, each.share) / largest) if largest > 0.0 else 0
-            names = (first,) if marginal.levels else (first, second)
+            names = (low,) if marginal.levels else (low, high)
             table.add_row(*names, f"{each.share:.1%}", f"{_TWICE * each.error:.1%}", "█" * length)
         yield table
 
@@ -179,16 +169,12 @@ def _describe_quantile(quantile: QuantileBody) -> str:
 
 
 def _tabulate_moments(answer: MomentsAnswerBody, n_directions: int) -> Iterator[object]:
-    means = Table("axis", box=None, padding=(0, 2, 0, 0))
-    for heading in ("mean", "+-"):
-        means.add_column(heading, justify="right")
+    means = make_table("axis", figures=("mean", "+-"))
     for axis, mean, error in zip(answer.axes, answer.mean, answer.mean_error, strict=True):
         means.add_row(_name(axis), f"{mean:.4g}", f"{_TWICE * error:.2g}")
     yield means
     yield ""
-    table = Table("correlation", box=None, padding=(0, 2, 0, 0))
-    for axis in answer.axes:
-        table.add_column(Text(axis.name), justify="right")
+    table = make_table("correlation", figures=[Text(axis.name) for axis in answer.axes])
     bands = zip(
         answer.axes,
         answer.correlation,
@@ -212,7 +198,7 @@ def _cell(value: float, low: float, high: float) -> Text:
 def _tabulate_directions(answer: MomentsAnswerBody, n_directions: int) -> Table:
     """Return a column for each direction; what noise does not tell apart is dim."""
     shown = answer.components[:n_directions]
-    table = Table("direction", box=None, padding=(0, 2, 0, 0))
+    table = make_table("direction")
     for i, each in enumerate(shown, start=1):
         table.add_column(str(i), justify="right", style="" if each.is_told_apart else "dim")
     table.add_row("share of variance", *(f"{each.share:.1%}" for each in shown))
