@@ -14,13 +14,14 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from sfumato.device_agent.relay.answers import Answer
 from sfumato.device_agent.store.database import connect, transaction, translating
 from sfumato.device_agent.store.disk import naming_file
 from sfumato.shared.errors import DiskError, OverloadedError, StoreError
+from sfumato.shared.spending.rows import insert_row
 from sfumato.shared.wire import SketchHeader
 
 QUEUE_NAME = "relay.sqlite"
@@ -220,20 +221,10 @@ class Queue:
                 )
             else:
                 self._require_room(connection, len(message))
-                connection.execute(
-                    "INSERT INTO messages (digest, study, device, sketch_id, n_bytes, message,"
-                    " source, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        digest,
-                        header.study,
-                        header.device,
-                        header.sketch_id,
-                        len(message),
-                        message,
-                        source,
-                        now,
-                    ),
-                )
+                named = {name: getattr(header, name) for name in ("study", "device", "sketch_id")}
+                content = {"digest": digest, "n_bytes": len(message), "message": message}
+                beside = {"source": source, "received_at": now}
+                insert_row(connection, "messages", content | named | beside)
             if name is not None:
                 connection.execute("INSERT OR REPLACE INTO spool VALUES (?, ?)", (name, digest))
         return digest
@@ -300,16 +291,10 @@ class Queue:
                 " AND (not_before <= ? OR not_before > ?) ORDER BY not_before, received_at LIMIT 1",
                 (now, now + LONGEST_HOLD_S),
             ).fetchone()
-        if row is None:
-            return None
-        return Waiting(
-            digest=row["digest"],
-            study=row["study"],
-            device=row["device"],
-            sketch_id=row["sketch_id"],
-            message=row["message"],
-            source=row["source"],
-            attempts=row["attempts"],
+        return (
+            None
+            if row is None
+            else Waiting(**{each.name: row[each.name] for each in fields(Waiting)})
         )
 
     def hold(self, digest: bytes, *, problem: str, not_before: float) -> None:

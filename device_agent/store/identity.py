@@ -25,7 +25,7 @@ from sfumato.device_agent.store.key import DIGEST_KEY_NAME, KEY_NAME
 from sfumato.device_agent.store.ledger import study_of
 from sfumato.device_agent.store.positions import PLACES_NAME
 from sfumato.device_agent.store.published import RESULT_NAME
-from sfumato.device_agent.store.schema import compute_seal
+from sfumato.device_agent.store.schema import write_sealed
 from sfumato.shared.errors import ConfigError
 
 _HOLDER = "holder"
@@ -269,11 +269,7 @@ def write_meta(
     connection: sqlite3.Connection, study: bytes, rows: Iterable[tuple[str, bytes | str]]
 ) -> None:
     """Write keys and values of a study's identity; to be called inside a transaction."""
-    connection.executemany(
-        "INSERT INTO meta (study, key, value, seal) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (study, key) DO UPDATE SET value = excluded.value, seal = excluded.seal",
-        [(study, key, value, compute_seal(study, key, value)) for key, value in rows],
-    )
+    write_sealed(connection, "meta", [(study, key, value) for key, value in rows])
 
 
 def _load_meta(connection: sqlite3.Connection, study: bytes, key: str) -> Any:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import asdict, dataclass
 
 from sfumato.shared.privacy import Origin, OriginIndex, PrivacyEvent, Reader
+from sfumato.shared.spending.rows import event_to_row, insert_row, read_event, read_origin
 
 _COST = ("study", "stream", "plan_digest", "neighbouring", "epsilon", "delta", "rho", "copy")
 _SUMS = (
@@ -46,7 +46,7 @@ class LedgerSums:
         for row in connection.execute(_SUMS, (last_id,)):
             cost = tuple(row[key] for key in _COST)
             n_before = events[cost].count if cost in events else 0
-            events[cost] = replace(_to_event(row), count=n_before + row["n"])
+            events[cost] = read_event(row, copy=row["copy"], count=n_before + row["n"])
             last_id = max(last_id, row["id"])
         if not connection.in_transaction:  # what is not committed may be taken back
             self._events, self._last_id = events, last_id
@@ -75,7 +75,7 @@ class LedgerSums:
         if connection.in_transaction:  # what is not committed may be taken back
             index, last_id = OriginIndex(), 0
         for row in connection.execute("SELECT * FROM origins WHERE id > ? ORDER BY id", (last_id,)):
-            index.add((row["study"], row["stream"]), _to_origin(row))
+            index.add((row["study"], row["stream"]), read_origin(row))
             last_id = row["id"]
         if index is self._index:
             self._last_origin = last_id
@@ -90,12 +90,12 @@ def study_of(connection: sqlite3.Connection) -> bytes:
 
 def load_entries(connection: sqlite3.Connection) -> list[LedgerEntry]:
     """Load every release, oldest first."""
-    rows = connection.execute(
-        "SELECT study, stream, plan_digest, sequence, neighbouring, epsilon, delta, rho, copy,"
-        " count AS n, released_at FROM events ORDER BY id"
-    )
+    rows = connection.execute("SELECT * FROM events ORDER BY id")
     return [
-        LedgerEntry(event=replace(_to_event(row), count=row["n"]), released_at=row["released_at"])
+        LedgerEntry(
+            event=read_event(row, copy=row["copy"], count=row["count"]),
+            released_at=row["released_at"],
+        )
         for row in rows
     ]
 
@@ -112,20 +112,6 @@ def load_copied(connection: sqlite3.Connection) -> dict[str, list[tuple[int, int
     return found
 
 
-def _to_event(row: sqlite3.Row) -> PrivacyEvent:
-    return PrivacyEvent(
-        study=row["study"],
-        stream=row["stream"],
-        plan_digest=row["plan_digest"],
-        sequence=row["sequence"],
-        neighbouring=row["neighbouring"],
-        epsilon=Fraction(row["epsilon"]),
-        delta=Fraction(row["delta"]),
-        rho=None if row["rho"] is None else Fraction(row["rho"]),
-        copy=row["copy"],
-    )
-
-
 def list_sketch_ids(
     connection: sqlite3.Connection,
 ) -> dict[tuple[bytes, str, int, int], bytes]:
@@ -137,7 +123,7 @@ def list_sketch_ids(
 def list_origins(connection: sqlite3.Connection, reader: Reader) -> list[Origin]:
     """Return where the released records of a stream came from."""
     rows = connection.execute("SELECT * FROM origins WHERE study = ? AND stream = ?", reader)
-    return [_to_origin(row) for row in rows]
+    return [read_origin(row) for row in rows]
 
 
 def append_event(connection: sqlite3.Connection, event: PrivacyEvent, released_at: float) -> None:
@@ -145,36 +131,15 @@ def append_event(connection: sqlite3.Connection, event: PrivacyEvent, released_a
 
     One that another copy of this state has made may stand for several.
     """
-    connection.execute(
-        "INSERT INTO events"
-        " (study, stream, plan_digest, sequence, neighbouring, epsilon, delta, rho, released_at,"
-        " count, copy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            event.study,
-            event.stream,
-            event.plan_digest,
-            event.sequence,
-            event.neighbouring,
-            str(event.epsilon),
-            str(event.delta),
-            None if event.rho is None else str(event.rho),
-            released_at,
-            event.count,
-            event.copy,
-        ),
-    )
+    beside = {"released_at": released_at, "count": event.count, "copy": event.copy}
+    insert_row(connection, "events", event_to_row(event) | beside)
 
 
 def append_origins(
     connection: sqlite3.Connection, reader: Reader, origins: Iterable[Origin]
 ) -> None:
     """Note where a stream's records come from; to be called inside the release transaction only."""
-    connection.executemany(
-        "INSERT OR IGNORE INTO origins (study, stream, kind, name, part, times)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        [(*reader, o.kind, o.name, o.part, o.times) for o in origins],
-    )
-
-
-def _to_origin(row: sqlite3.Row) -> Origin:
-    return Origin(kind=row["kind"], name=row["name"], part=row["part"], times=row["times"])
+    study, stream = reader
+    for origin in origins:
+        row = {"study": study, "stream": stream, **asdict(origin)}
+        insert_row(connection, "origins", row, verb="INSERT OR IGNORE")

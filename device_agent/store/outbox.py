@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 from sfumato.device_agent.store.database import catch_up, passing_transaction, transaction
 from sfumato.device_agent.store.ledger import study_of
+from sfumato.shared.spending.rows import insert_row
 
 KEEP_SENT_S = 30 * 86400
 """Seconds that sent bytes are kept, in case a server is restored from a backup."""
@@ -66,23 +67,20 @@ def insert_sketch(
 ) -> None:
     """Put a sketch into the outbox; to be called inside the release transaction only."""
     first, last = slots or (None, None)
-    connection.execute(
-        "INSERT INTO outbox (sketch_id, study, stream, sequence, n_records, first_slot, last_slot,"
-        " released_at, n_bytes, message, state)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting')",
-        (
-            sketch_id,
-            study_of(connection),
-            stream,
-            sequence,
-            n_records,
-            first,
-            last,
-            released_at,
-            len(message),
-            message,
-        ),
-    )
+    row = {
+        "sketch_id": sketch_id,
+        "study": study_of(connection),
+        "stream": stream,
+        "sequence": sequence,
+        "n_records": n_records,
+        "first_slot": first,
+        "last_slot": last,
+        "released_at": released_at,
+        "n_bytes": len(message),
+        "message": message,
+        "state": "waiting",
+    }
+    insert_row(connection, "outbox", row)
 
 
 def count_sketches(connection: sqlite3.Connection) -> OutboxCounts:

@@ -17,7 +17,7 @@ from pathlib import Path
 from sfumato.device_agent.sources import KnownPosition, Position, SourceChanges
 from sfumato.device_agent.store.disk import replace_file
 from sfumato.device_agent.store.ledger import study_of
-from sfumato.device_agent.store.schema import compute_seal
+from sfumato.device_agent.store.schema import write_sealed
 
 PLACES_NAME = "places"
 _DIGEST_CHARACTERS = 64
@@ -77,12 +77,7 @@ def insert_positions(
     connection: sqlite3.Connection, rows: Iterable[tuple[bytes, str, str, str]]
 ) -> None:
     """Note positions as (study, stream, source, place); to be called inside a transaction."""
-    connection.executemany(
-        "INSERT INTO positions (study, stream, source, place, seal) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (study, stream, source) DO UPDATE"
-        " SET place = excluded.place, seal = excluded.seal",
-        [(*row, compute_seal(*row)) for row in rows],
-    )
+    write_sealed(connection, "positions", rows)
 
 
 @dataclass(kw_only=True)

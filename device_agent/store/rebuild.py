@@ -24,6 +24,7 @@ from sfumato.device_agent.store.ledger import append_origins
 from sfumato.device_agent.store.positions import Places, insert_positions
 from sfumato.device_agent.store.streams import write_stream
 from sfumato.shared.privacy import Origin
+from sfumato.shared.spending.rows import insert_row
 
 _PART_NAME = f"{DATABASE_NAME}.part"
 LOST = "lost-with-the-database"
@@ -118,7 +119,7 @@ def _insert_releases(
     n_saved = n_lost = 0
     for release in noted.iterate_releases():
         values = {key: _from_plain(key, release[key]) for key in {*_EVENT, *_SKETCH}}
-        _insert(connection, "events", {key: values[key] for key in _EVENT})
+        insert_row(connection, "events", {key: values[key] for key in _EVENT})
         if release["sketch_id"] is None:
             continue  # of a device that was forgotten, or of a copy of this one
         kept = salvage.find(values["sketch_id"], release["digest"])
@@ -126,7 +127,7 @@ def _insert_releases(
         n_saved += kept["problem"] != LOST
         # When it was offered is not noted; taken for offered, it accuses no device of being a copy.
         offered = {"offered_at": release["released_at"]}
-        _insert(connection, "outbox", {key: values[key] for key in _SKETCH} | kept | offered)
+        insert_row(connection, "outbox", {key: values[key] for key in _SKETCH} | kept | offered)
     salvage.close()
     return n_saved, n_lost
 
@@ -237,13 +238,6 @@ def _list_rowids(connection: sqlite3.Connection, n_rows: int) -> Mapping[object,
                 if isinstance(row["message"], bytes):
                     found[hashlib.sha256(row["message"]).hexdigest()] = rowid
     return found
-
-
-def _insert(connection: sqlite3.Connection, table: str, values: Mapping[str, Any]) -> None:
-    marks = ", ".join("?" for _ in values)
-    connection.execute(
-        f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", list(values.values())
-    )
 
 
 def _from_plain(key: str, value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 APPLICATION_ID = 0x5366_7541
 """Marks the file as an agent's (``SfuA``)."""
@@ -178,6 +178,8 @@ _SEALED = {
     "open_slots": ("study", "stream", "slot", "n_records", "sums"),
     "positions": ("study", "stream", "source", "place"),
 }  # fmt: skip
+_KEY_LENGTHS = {"meta": 2, "streams": 2, "open_windows": 2, "open_slots": 3, "positions": 3}
+"""How many of these columns, the first ones, are the key of a table."""
 
 
 def compute_seal(*values: bytes | str | int | None) -> bytes:
@@ -187,6 +189,29 @@ def compute_seal(*values: bytes | str | int | None) -> bytes:
         data = value if isinstance(value, bytes) else repr(value).encode("utf-8")
         state.update(len(data).to_bytes(8, "little") + data)
     return state.digest()[:_SEAL_BYTES]
+
+
+def write_sealed(
+    connection: sqlite3.Connection,
+    table: str,
+    rows: Iterable[Sequence[bytes | str | int | None]],
+) -> None:
+    """Write rows with their seals, in place of those with the same keys.
+
+    Parameters
+    ----------
+    rows
+        Values in the order of the table's columns.
+    """
+    columns = (*_SEALED[table], "seal")
+    key = ", ".join(columns[: _KEY_LENGTHS[table]])
+    marks = ", ".join("?" for _ in columns)
+    taken = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    connection.executemany(
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+        f" ON CONFLICT ({key}) DO UPDATE SET {taken}",
+        [(*row, compute_seal(*row)) for row in rows],
+    )
 
 
 def find_broken_seals(connection: sqlite3.Connection) -> Iterator[str]:

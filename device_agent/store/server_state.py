@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sfumato.device_agent.store.database import transaction
 from sfumato.device_agent.store.ledger import study_of
+from sfumato.shared.spending.rows import insert_row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +67,8 @@ def load_notice(connection: sqlite3.Connection) -> StudyNotice:
 def save_notice(connection: sqlite3.Connection, notice: StudyNotice) -> None:
     """Replace the notice."""
     with transaction(connection):
-        connection.execute(
-            "INSERT OR REPLACE INTO study_notice (study, state, accept_until, etag, next_study)"
-            " VALUES (?, ?, ?, ?, ?)",
-            (
-                study_of(connection),
-                notice.state,
-                notice.accept_until,
-                notice.etag,
-                notice.next_study,
-            ),
-        )
+        row = {"study": study_of(connection), **asdict(notice)}
+        insert_row(connection, "study_notice", row, verb="INSERT OR REPLACE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +102,5 @@ def load_agreed_time(connection: sqlite3.Connection) -> AgreedTime | None:
 def save_agreed_time(connection: sqlite3.Connection, agreed: AgreedTime) -> None:
     """Replace the agreed time."""
     with transaction(connection):
-        connection.execute(
-            "INSERT OR REPLACE INTO agreed_time (study, seconds, boot, since_boot)"
-            " VALUES (?, ?, ?, ?)",
-            (study_of(connection), agreed.seconds, agreed.boot, agreed.since_boot),
-        )
+        row = {"study": study_of(connection), **asdict(agreed)}
+        insert_row(connection, "agreed_time", row, verb="INSERT OR REPLACE")

@@ -15,7 +15,7 @@ from sfumato.device_agent.store.database import note_later, transaction, truncat
 from sfumato.device_agent.store.ledger import append_event, append_origins, load_copied, study_of
 from sfumato.device_agent.store.outbox import insert_sketch
 from sfumato.device_agent.store.positions import write_positions
-from sfumato.device_agent.store.schema import compute_seal
+from sfumato.device_agent.store.schema import write_sealed
 from sfumato.device_agent.windows import WindowState
 from sfumato.shared.errors import LedgerError, StoreError
 from sfumato.shared.privacy import Origin, PrivacyEvent
@@ -228,12 +228,7 @@ def write_stream(
 ) -> None:
     """Write a stream's row, without its open window; to be called inside a transaction."""
     row = (study, name, next_sequence, first_record, floor_slot, suspended)
-    connection.execute(
-        "INSERT OR REPLACE INTO streams"
-        " (study, name, next_sequence, first_record, floor_slot, suspended, seal)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (*row, compute_seal(*row)),
-    )
+    write_sealed(connection, "streams", [row])
 
 
 def _write_state(connection: sqlite3.Connection, state: StreamState) -> None:
@@ -278,12 +273,7 @@ def _write_open_window(connection: sqlite3.Connection, state: StreamState) -> No
         state.block,
         state.sums.astype("<i8").tobytes(),
     )
-    connection.execute(
-        "INSERT OR REPLACE INTO open_windows"
-        " (study, stream, n_records, n_unsketchable, first_slot, last_slot, block, sums,"
-        " seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*row, compute_seal(*row)),
-    )
+    write_sealed(connection, "open_windows", [row])
 
 
 def load_slot(connection: sqlite3.Connection, stream: str, slot: int) -> SlotSum | None:
@@ -310,11 +300,7 @@ def write_slot(connection: sqlite3.Connection, stream: str, slot: SlotSum) -> No
     """Write the sum of a slot; to be called inside :func:`adding_to_slots` only."""
     sums = slot.sums.astype("<i8").tobytes()
     row = (study_of(connection), stream, slot.slot, slot.n_records, sums)
-    connection.execute(
-        "INSERT OR REPLACE INTO open_slots (study, stream, slot, n_records, sums, seal)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (*row, compute_seal(*row)),
-    )
+    write_sealed(connection, "open_slots", [row])
 
 
 def erase_slot(connection: sqlite3.Connection, stream: str, slot: int) -> None:

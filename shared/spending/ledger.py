@@ -14,7 +14,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from sfumato.shared.privacy import (
     require_within_budget,
 )
 from sfumato.shared.privacy.accounting import select_per_record
+from sfumato.shared.spending.rows import event_to_row, insert_row, read_event, read_origin
 
 APPLICATION_ID = 0x5366_754C
 """Marks the file as an owner's ledger (``SfuL``)."""
@@ -429,8 +430,7 @@ def _load(
     index = OriginIndex()
     for row in connection.execute("SELECT * FROM origins"):
         reader = _name_reader(row["holder"], row["study"], row["stream"])
-        origin = Origin(kind=row["kind"], name=row["name"], part=row["part"], times=row["times"])
-        index.add(reader, origin)
+        index.add(reader, read_origin(row))
     # Grouped by cost: years of entries are read for each release.
     rows = connection.execute(
         "SELECT holder, study, stream, plan_digest, MAX(sequence) AS sequence, neighbouring,"
@@ -448,61 +448,35 @@ class _ImpossibleError(Exception):
 def _to_event(row: sqlite3.Row, *, count: int = 1, apart: bool = False) -> PrivacyEvent:
     """Return the release of a row; one that costs less than nothing would give budget back."""
     with suppress(ValueError, TypeError, AttributeError, ArithmeticError, PrivacyError):
-        event = _parse_event(row, count=count, apart=apart)
+        stream = row["stream"]
+        if apart:
+            _, stream = _name_reader(row["holder"], row["study"], stream)
+        event = read_event(row, stream=stream, sequence=int(row["sequence"]), count=count)
         if event.epsilon > 0 and 0 <= event.delta < 1 and (event.rho is None or event.rho > 0):
             return event
     raise _ImpossibleError(f"sketch {row['sequence']} of stream {row['stream']!r}")
 
 
-def _parse_event(row: sqlite3.Row, *, count: int, apart: bool) -> PrivacyEvent:
-    stream = row["stream"]
-    return PrivacyEvent(
-        study=row["study"],
-        stream=_name_reader(row["holder"], row["study"], stream)[1] if apart else stream,
-        plan_digest=row["plan_digest"],
-        sequence=int(row["sequence"]),
-        neighbouring=row["neighbouring"],
-        epsilon=Fraction(row["epsilon"]),
-        delta=Fraction(row["delta"]),
-        rho=None if row["rho"] is None else Fraction(row["rho"]),
-        count=count,
-    )
-
-
 def _insert(
     connection: sqlite3.Connection, reservation: Reservation, now: float, *, is_confirmed: bool
 ) -> None:
-    event = reservation.event
-    connection.execute(
-        "INSERT INTO entries (sketch_id, holder, study, stream, plan_digest, sequence,"
-        " neighbouring, epsilon, delta, rho, reserved_at, is_confirmed)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (sketch_id) DO UPDATE SET"
+    insert_row(
+        connection,
+        "entries",
+        {
+            "sketch_id": reservation.sketch_id,
+            "holder": reservation.holder,
+            **event_to_row(reservation.event),
+            "reserved_at": now,
+            "is_confirmed": is_confirmed,
+        },
+        conflict="ON CONFLICT (sketch_id) DO UPDATE SET"
         " is_confirmed = MAX(is_confirmed, excluded.is_confirmed)",
-        (
-            reservation.sketch_id,
-            reservation.holder,
-            event.study,
-            event.stream,
-            event.plan_digest,
-            event.sequence,
-            event.neighbouring,
-            str(event.epsilon),
-            str(event.delta),
-            None if event.rho is None else str(event.rho),
-            now,
-            is_confirmed,
-        ),
     )
 
 
 def _insert_origins(connection: sqlite3.Connection, reservation: Reservation) -> None:
     event = reservation.event
-    connection.executemany(
-        "INSERT OR IGNORE INTO origins (holder, study, stream, kind, name, part, times)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (reservation.holder, event.study, event.stream, o.kind, o.name, o.part, o.times)
-            for o in reservation.origins
-        ],
-    )
+    reader = {"holder": reservation.holder, "study": event.study, "stream": event.stream}
+    for origin in reservation.origins:
+        insert_row(connection, "origins", reader | asdict(origin), verb="INSERT OR IGNORE")
