@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.analyst.plots import COLOURS, Picture
 from sfumato.shared.wire.objects.analyses import (
+    AnswerBody,
     ChangeBody,
     ComparisonBody,
     DeviceHealthBody,
@@ -175,6 +176,20 @@ def plot_devices(body: DevicesBody, *, title: str | None = None) -> Figure:
     )
     _clear(panel)
     return _entitle(figure, title or body.words[0])
+
+
+def plot_analysis(body: AnswerBody, *, title: str | None = None) -> Figure:
+    """Draw an answer of any kind."""
+    match body:
+        case ComparisonBody():
+            return plot_comparison(body, title=title)
+        case TimelineBody():
+            return plot_timeline(body, title=title)
+        case GroupsBody():
+            return plot_groups(body, title=title)
+        case DevicesBody():
+            return plot_devices(body, title=title)
+    raise AssertionError(type(body))
 
 
 def _draw_sizes(panel: Axes, body: TimelineBody) -> None:

@@ -24,11 +24,10 @@ from sfumato.shared.cbor import decode_deterministic, encode_deterministic
 from sfumato.shared.errors import ConfigError, SignatureError
 from sfumato.shared.wire.cose import (
     COSE_SIGN1_TAG,
-    encode_protected,
     encode_signature_input,
     has_protected,
-    make_envelope,
     read_envelope,
+    sign_content,
     verify_signature,
 )
 
@@ -104,12 +103,9 @@ def read_owner_key(path: str | Path) -> Ed25519PrivateKey:
 
 def sign_release(release: Encodable, key: Ed25519PrivateKey) -> bytes:
     """Return a release with the signature of its owner, for :func:`open_release`."""
-    content = release.encode()
-    protected = encode_protected(
-        RELEASE_MEDIA_TYPE, hashlib.sha256(key.public_key().public_bytes_raw()).digest()
-    )
-    signature = key.sign(encode_signature_input(protected, content))
-    return encode_deterministic(make_envelope(protected, content, signature))
+    key_id = hashlib.sha256(key.public_key().public_bytes_raw()).digest()
+    envelope = sign_content(RELEASE_MEDIA_TYPE, key_id, release.encode(), key.sign)
+    return encode_deterministic(envelope)
 
 
 def is_signed(data: bytes) -> bool:

@@ -77,7 +77,10 @@ class AnalysisResult(Generic[B]):
         title
             Above the figure; by default the answer in words.
         """
-        raise NotImplementedError
+        # matplotlib takes a second to import; only pictures need it.
+        from sfumato.analyst.analysis_plots import plot_analysis  # noqa: PLC0415
+
+        return plot_analysis(self.body, title=title)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
@@ -110,13 +113,6 @@ class Comparison(AnalysisResult[ComparisonBody]):
         """Probability of a difference like this where nothing has changed."""
         return self.body.p
 
-    def plot(self, *, title: str | None = None) -> Figure:
-        """Draw the changes of all clusters."""
-        # matplotlib takes a second to import; only pictures need it.
-        from sfumato.analyst.analysis_plots import plot_comparison  # noqa: PLC0415
-
-        return plot_comparison(self.body, title=title)
-
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns of :meth:`to_frame`, by name."""
         names = ("cluster", "quantity", "dimension", "estimate", "error", "z", "p", "is_named")
@@ -125,13 +121,6 @@ class Comparison(AnalysisResult[ComparisonBody]):
 
 class Timeline(AnalysisResult[TimelineBody]):
     """Windows in order; :meth:`to_frame` has a row for each cluster of each window."""
-
-    def plot(self, *, title: str | None = None) -> Figure:
-        """Draw the windows in time, and the clusters in each."""
-        # matplotlib takes a second to import; only pictures need it.
-        from sfumato.analyst.analysis_plots import plot_timeline  # noqa: PLC0415
-
-        return plot_timeline(self.body, title=title)
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns of :meth:`to_frame`, by name."""
@@ -162,13 +151,6 @@ class Timeline(AnalysisResult[TimelineBody]):
 class Groups(AnalysisResult[GroupsBody]):
     """All pairs of groups; :meth:`to_frame` has a row for each."""
 
-    def plot(self, *, title: str | None = None) -> Figure:
-        """Draw a map of the groups, and their differences."""
-        # matplotlib takes a second to import; only pictures need it.
-        from sfumato.analyst.analysis_plots import plot_groups  # noqa: PLC0415
-
-        return plot_groups(self.body, title=title)
-
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns of :meth:`to_frame`, by name."""
         pairs, values = self.body.pairs, self.body.values
@@ -183,13 +165,6 @@ class Groups(AnalysisResult[GroupsBody]):
 
 class DeviceHealth(AnalysisResult[DevicesBody]):
     """The devices, the most unlike first; :meth:`to_frame` has a row for each."""
-
-    def plot(self, *, title: str | None = None) -> Figure:
-        """Draw the devices that are most unlike the rest."""
-        # matplotlib takes a second to import; only pictures need it.
-        from sfumato.analyst.analysis_plots import plot_devices  # noqa: PLC0415
-
-        return plot_devices(self.body, title=title)
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns of :meth:`to_frame`, by name."""

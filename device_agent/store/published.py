@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.device_agent.store.disk import naming_file, replace_file
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.structure import structure
 
 RESULT_NAME = "result.json"
 _LOCK_NAME = f"{RESULT_NAME}.lock"
@@ -57,14 +59,10 @@ def load_stored(folder: Path) -> StoredResult:
     path = folder / RESULT_NAME
     with naming_file(path):
         try:
-            found = json.loads(path.read_bytes())
-            return StoredResult(
-                public_key=_from_hex(found["public_key"]),
-                document=_from_hex(found["document"]),
-                signed_by=_from_hex(found["signed_by"]),
-                pulled_at=None if found["pulled_at"] is None else float(found["pulled_at"]),
+            return structure(
+                StoredResult, json.loads(path.read_bytes()), complete=True, strict=False
             )
-        except (FileNotFoundError, ValueError, TypeError, KeyError):
+        except (FileNotFoundError, ValueError, ConfigError):
             return StoredResult()
 
 
@@ -96,7 +94,3 @@ def locking_result(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(file)
-
-
-def _from_hex(text: str | None) -> bytes | None:
-    return None if text is None else bytes.fromhex(text)

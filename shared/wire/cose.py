@@ -5,7 +5,7 @@ Everything is deterministic CBOR, and no external data is signed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cbor2
@@ -42,8 +42,12 @@ def encode_signature_input(protected: bytes, content: bytes) -> bytes:
     return encode_deterministic(["Signature1", protected, b"", content])
 
 
-def make_envelope(protected: bytes, content: bytes, signature: bytes) -> cbor2.CBORTag:
-    """Return the tagged array."""
+def sign_content(
+    media_type: str, key_id: bytes, content: bytes, sign: Callable[[bytes], bytes]
+) -> cbor2.CBORTag:
+    """Return the envelope of signed content; ``sign`` is the Ed25519 signature of given bytes."""
+    protected = encode_protected(media_type, key_id)
+    signature = sign(encode_signature_input(protected, content))
     return cbor2.CBORTag(COSE_SIGN1_TAG, [protected, {}, content, signature])
 
 

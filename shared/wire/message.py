@@ -7,12 +7,10 @@ what, when, over how many records, without the vector.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-
-import cbor2
 
 from sfumato.shared.cbor import decode_deterministic, encode_deterministic
 from sfumato.shared.core.text import PLAIN_TEXT_RULE, is_plain
@@ -23,7 +21,8 @@ from sfumato.shared.wire.cose import (
     encode_protected,
     encode_signature_input,
     has_protected,
-    make_envelope,
+    read_envelope,
+    sign_content,
     verify_signature,
 )
 
@@ -150,7 +149,7 @@ def verify_header(
     SignatureError
         It does not verify.
     """
-    _verify(public_key, signature, _encode_protected(device), header_bytes)
+    _verify(public_key, signature, encode_protected(HEADER_MEDIA_TYPE, device), header_bytes)
 
 
 def _verify(public_key: bytes, signature: bytes, protected: bytes, header_bytes: bytes) -> None:
@@ -161,10 +160,6 @@ def _verify(public_key: bytes, signature: bytes, protected: bytes, header_bytes:
         rule="does not verify with the device's enrolled key",
         fix="send the bytes exactly as they were signed, or enrol the device again",
     )
-
-
-def _encode_protected(device: bytes) -> bytes:
-    return encode_protected(HEADER_MEDIA_TYPE, device)
 
 
 def compute_sketch_id(study: bytes, device: bytes, stream: str, sequence: int) -> bytes:
@@ -182,10 +177,8 @@ def encode_message(header: SketchHeader, payload: bytes, sign: Callable[[bytes],
     sign
         The device's Ed25519 signature of given bytes.
     """
-    header_bytes = encode_header(header)
-    protected = _encode_protected(header.device)
-    signature = sign(encode_signature_input(protected, header_bytes))
-    return encode_deterministic([make_envelope(protected, header_bytes, signature), payload])
+    envelope = sign_content(HEADER_MEDIA_TYPE, header.device, encode_header(header), sign)
+    return encode_deterministic([envelope, payload])
 
 
 def encode_header(header: SketchHeader) -> bytes:
@@ -230,13 +223,8 @@ def decode_message(data: bytes) -> SketchMessage:
         A version or kind that this release does not know.
     """
     match decode_deterministic(data, what="message"):
-        case [
-            cbor2.CBORTag(
-                tag=18, value=[bytes(protected), unprotected, bytes(header_bytes), bytes(sig)]
-            ),
-            bytes(payload),
-        ] if isinstance(unprotected, Mapping) and not unprotected:
-            pass
+        case [envelope, bytes(payload)] if (parts := read_envelope(envelope)) is not None:
+            protected, header_bytes, sig = parts
         case _:
             raise MalformedMessageError(
                 "must be an array of a tagged COSE_Sign1 and a byte string",

@@ -16,11 +16,10 @@ from sfumato.shared.cbor import decode_deterministic, encode_deterministic
 from sfumato.shared.core.text import PLAIN_TEXT_RULE, is_plain
 from sfumato.shared.errors import MalformedMessageError, UnsupportedVersionError
 from sfumato.shared.wire.cose import (
-    encode_protected,
     encode_signature_input,
     has_protected,
-    make_envelope,
     read_envelope,
+    sign_content,
     verify_signature,
 )
 
@@ -126,9 +125,8 @@ def encode_published(
     """
     document = {key: getattr(result, name) for key, name in enumerate(_NAMES, 1)}
     content = encode_deterministic(document)
-    protected = encode_protected(RESULT_MEDIA_TYPE, compute_key_id(public_key))
-    signature = sign(encode_signature_input(protected, content))
-    return encode_deterministic(make_envelope(protected, content, signature))
+    key_id = compute_key_id(public_key)
+    return encode_deterministic(sign_content(RESULT_MEDIA_TYPE, key_id, content, sign))
 
 
 def decode_published(data: bytes) -> SignedResult:

@@ -14,11 +14,10 @@ from sfumato.shared.cbor import decode_deterministic, encode_deterministic
 from sfumato.shared.errors import MalformedMessageError, SignatureError
 from sfumato.shared.sharing.batches import BatchKey
 from sfumato.shared.wire.cose import (
-    encode_protected,
     encode_signature_input,
     has_protected,
-    make_envelope,
     read_envelope,
+    sign_content,
     verify_signature,
 )
 
@@ -146,9 +145,9 @@ class SumAnswer:
         content = encode_deterministic(
             dict(enumerate((*stated, hashlib.sha256(self.body).digest()), 1))
         )
-        protected = encode_protected(ANSWER_MEDIA_TYPE, hashlib.sha256(identity).digest())
-        signature = sign(encode_signature_input(protected, content))
-        return encode_deterministic([make_envelope(protected, content, signature), self.body])
+        key_id = hashlib.sha256(identity).digest()
+        envelope = sign_content(ANSWER_MEDIA_TYPE, key_id, content, sign)
+        return encode_deterministic([envelope, self.body])
 
     @classmethod
     def decode(cls, data: bytes, identity: bytes) -> SumAnswer:
