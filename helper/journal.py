@@ -6,13 +6,13 @@ second noise to the same reports. The journal remembers, so that such a helper d
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sfumato.shared.durable_files import write_all
 from sfumato.shared.errors import ConfigError, DiskError
 
 _FIRST = "0" * 64
@@ -107,11 +107,7 @@ class Journal:
         try:
             size = os.fstat(file).st_size
             try:
-                # On a full disk a part may be written, without an error.
-                written = os.write(file, data)
-                if written < len(data):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(file)
+                write_all(file, data)
             except OSError as error:
                 os.ftruncate(file, size)
                 raise DiskError(

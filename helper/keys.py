@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from sfumato.shared.durable_files import place_file, sync_folder
 from sfumato.shared.errors import ConfigError, DiskError
 
 _KEY_BYTES = 32
@@ -67,7 +66,7 @@ class KeyFolder:
     def destroy_plan_key(self, plan_digest: bytes) -> None:
         """Remove the key of a plan for good."""
         self._file_of(plan_digest).unlink(missing_ok=True)
-        _sync_folder(self.path)
+        sync_folder(self.path)
 
     def _file_of(self, plan_digest: bytes) -> Path:
         return self.path / f"{plan_digest.hex()}.key"
@@ -75,33 +74,15 @@ class KeyFolder:
 
 def _write_secret(path: Path, secret: bytes) -> None:
     """Write a new file in one step: after a crash or on a full disk it is whole, or not there."""
-    part = path.with_suffix(f".{os.getpid()}.part")
     try:
-        file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        try:
-            if os.write(file, secret) < len(secret):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(file)
-        finally:
-            os.close(file)
-        os.link(part, path)
-        _sync_folder(path.parent)
+        place_file(path, secret)
+        sync_folder(path.parent)
     except OSError as error:
         raise DiskError(
             f"cannot be written ({error.strerror})",
             field=str(path),
             fix="free space on its disk, then try again; nothing was written",
         ) from error
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _read_secret(path: Path, fix: str) -> bytes:

@@ -7,7 +7,6 @@ A signature tells whose release it is, and that nobody changed it; it protects n
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.durable_files import write_new_file
 from sfumato.shared.errors import ConfigError, SignatureError
 from sfumato.shared.wire.cose import (
     COSE_SIGN1_TAG,
@@ -60,17 +60,8 @@ def create_owner_key(path: str | Path) -> str:
     key = Ed25519PrivateKey.generate()
     content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
-        # Nobody else may read it, not even before it is written.
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                # Others may hold the public half as soon as this returns.
-                os.fsync(file.fileno())
-        except OSError:
-            Path(path).unlink()
-            raise
+        # On the disk, because others may hold the public half as soon as this returns.
+        write_new_file(Path(path), content)
     except OSError as error:
         raise ConfigError(
             f"cannot be written: {error.strerror}", field=str(path), fix="name a new file"

@@ -7,9 +7,9 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
+from sfumato.shared.durable_files import replace_file
 from sfumato.shared.errors import ConfigError, UnsupportedVersionError
 
 FORMAT = "sfumato-result"
@@ -39,11 +39,7 @@ def write_file(path: Path, text: str) -> None:
         It cannot be written.
     """
     try:
-        with NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", delete=False
-        ) as part:
-            part.write(text)
-        os.replace(part.name, path)
+        replace_file(path, text.encode(), part=os.urandom(8).hex())
     except OSError as error:
         raise ConfigError(
             f"cannot be written: {error.strerror}", field=str(path), fix="name another file"

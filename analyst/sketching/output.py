@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from sfumato.shared.durable_files import place_file, sync_folder
 from sfumato.shared.errors import ConfigError
-
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def require_writable(path: Path) -> None:
@@ -45,15 +42,7 @@ def write_once(path: Path, data: bytes) -> None:
         It exists, or cannot be written.
     """
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            _move_once(name, path)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        place_file(path, data)
     except FileExistsError as error:
         raise _refuse_existing(path) from error
     except OSError as error:
@@ -64,28 +53,7 @@ def write_once(path: Path, data: bytes) -> None:
         ) from error
     # Not every file system can; the file is whole without.
     with suppress(OSError):
-        _sync_folder(path.parent)
-
-
-def _move_once(name: str, path: Path) -> None:
-    """Give the file its name; unlike a renaming, a link never replaces."""
-    try:
-        os.link(name, path)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        # A file system without links, such as a memory stick's.
-        if os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
-        os.rename(name, path)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(path.parent)
 
 
 def _refuse_existing(path: Path) -> ConfigError:

@@ -38,9 +38,10 @@ from clients.c.make_plan import compile_plan, render_bytes, render_text
 from sfumato.device_agent.agent.device import require_labels
 from sfumato.device_agent.agent.enrol import verify_plan
 from sfumato.device_agent.server.transport import ServerClient
-from sfumato.device_agent.store.disk import naming_file, replace_file
+from sfumato.device_agent.store.disk import naming_file
 from sfumato.device_agent.store.key import KEY_NAME, create_key, load_key
 from sfumato.shared.command import EXIT_FAILED, EXIT_REFUSED
+from sfumato.shared.durable_files import replace_file
 from sfumato.shared.errors import (
     AccessError,
     ConfigError,

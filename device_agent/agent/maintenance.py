@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from sfumato.device_agent.store.outbox import (
 )
 from sfumato.device_agent.store.repair import holding, repair
 from sfumato.device_agent.store.streams import list_streams, load_stream, resume_stream
+from sfumato.shared.durable_files import write_new_file
 from sfumato.shared.errors import ConfigError, DiskError, LedgerError, NotFoundError
 from sfumato.shared.plan import decode_plan
 
@@ -204,15 +204,7 @@ def _erase_begun(folder: Path, connection: sqlite3.Connection, identity: Identit
 
 def _write_new(path: Path, data: bytes) -> None:
     try:
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(file, "wb") as output:
-                output.write(data)
-                output.flush()
-                os.fsync(file)
-        except BaseException:
-            path.unlink()
-            raise
+        write_new_file(path, data)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskError(

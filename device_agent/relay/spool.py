@@ -15,7 +15,8 @@ from sfumato.device_agent.agent.monitoring import report_event
 from sfumato.device_agent.relay.answers import answer_problem
 from sfumato.device_agent.relay.intake import MOST_REQUEST_BYTES, Intake
 from sfumato.device_agent.relay.queue import Queue
-from sfumato.device_agent.store.disk import naming_file, replace_file, sync_folder
+from sfumato.device_agent.store.disk import naming_file
+from sfumato.shared.durable_files import replace_file, sync_folder
 from sfumato.shared.errors import DiskError, SketchError, TransportError
 
 MESSAGE, REQUEST, ANSWER = ".sketch", ".request", ".answer"

@@ -1,4 +1,4 @@
-"""Files of the state: written whole, locked by one agent, with errors that say if they may pass."""
+"""Files of the state: locked by one agent, with errors that say if they may pass."""
 
 from __future__ import annotations
 
@@ -84,41 +84,6 @@ def naming_file(
         yield
     except OSError as error:
         raise describe_failure(error, folder=path.parent, field=str(path), fix=fix) from error
-
-
-def replace_file(path: Path, data: bytes, *, part: str = "part", mode: int = 0o600) -> None:
-    """Replace a file by one of a mode; it is on the disk, whole, when this returns.
-
-    Raises
-    ------
-    OSError
-        It cannot be written; the old file is unchanged.
-    """
-    written = path.with_name(f"{path.name}.{part}")
-    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-    file = os.open(written, flags, 0o600)
-    try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(file, rest) :]
-        os.fchmod(file, mode)
-        os.fsync(file)
-    except OSError:
-        written.unlink()
-        raise
-    finally:
-        os.close(file)
-    os.replace(written, path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names of a folder's files are on the disk."""
-    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sfumato.device_agent.store.disk import naming_file, replace_file
+from sfumato.device_agent.store.disk import naming_file
+from sfumato.shared.durable_files import replace_file
 
 JOINED_NAME = "joined.json"
 

@@ -25,13 +25,14 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from sfumato.device_agent.store.disk import naming_file, sync_folder
+from sfumato.device_agent.store.disk import naming_file
 from sfumato.device_agent.store.positions import (
     Places,
     collect_places,
     read_places,
     write_places,
 )
+from sfumato.shared.durable_files import sync_folder
 from sfumato.shared.errors import StoreError
 from sfumato.shared.spending.lines import (
     DIGEST_CHARACTERS,

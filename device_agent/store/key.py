@@ -16,7 +16,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sfumato.device_agent.store.disk import naming_file, replace_file, sync_folder
+from sfumato.device_agent.store.disk import naming_file
+from sfumato.shared.durable_files import replace_file, sync_folder
 from sfumato.shared.errors import ConfigError
 
 KEY_NAME = "device.key"

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sfumato.device_agent.sources import KnownPosition, Position, SourceChanges
-from sfumato.device_agent.store.disk import replace_file
 from sfumato.device_agent.store.ledger import study_of
 from sfumato.device_agent.store.schema import write_sealed
+from sfumato.shared.durable_files import replace_file
 
 PLACES_NAME = "places"
 _DIGEST_CHARACTERS = 64

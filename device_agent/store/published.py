@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfumato.device_agent.store.disk import naming_file, replace_file
+from sfumato.device_agent.store.disk import naming_file
+from sfumato.shared.durable_files import replace_file
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.structure import structure
 

@@ -17,12 +17,12 @@ from sfumato.device_agent.store.database import (
     decode_text,
     transaction,
 )
-from sfumato.device_agent.store.disk import sync_folder
 from sfumato.device_agent.store.identity import write_meta
 from sfumato.device_agent.store.journal import Noted, untag
 from sfumato.device_agent.store.ledger import append_origins
 from sfumato.device_agent.store.positions import Places, insert_positions
 from sfumato.device_agent.store.streams import write_stream
+from sfumato.shared.durable_files import sync_folder
 from sfumato.shared.privacy import Origin
 from sfumato.shared.spending.rows import insert_row
 

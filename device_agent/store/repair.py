@@ -22,7 +22,7 @@ from sfumato.device_agent.store.database import (
     translating,
     truncate_log,
 )
-from sfumato.device_agent.store.disk import lock_folder, naming_file, sync_folder
+from sfumato.device_agent.store.disk import lock_folder, naming_file
 from sfumato.device_agent.store.identity import FORGOTTEN, KeyState, list_studies
 from sfumato.device_agent.store.journal import (
     JOURNAL_NAME,
@@ -39,6 +39,7 @@ from sfumato.device_agent.store.key_change import note_moved_key
 from sfumato.device_agent.store.positions import PLACES_NAME, Places, read_places
 from sfumato.device_agent.store.rebuild import build_database
 from sfumato.device_agent.store.schema import APPLICATION_ID, VERSION, find_broken_seals
+from sfumato.shared.durable_files import sync_folder
 from sfumato.shared.errors import LedgerError, StoreError
 
 _SUFFIXES = ("-wal", "-shm", "")

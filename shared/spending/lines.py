@@ -12,6 +12,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from sfumato.shared.durable_files import write_all
+
 DIGEST_CHARACTERS = 32
 START = "0" * DIGEST_CHARACTERS
 """The digest before the first line."""
@@ -43,10 +45,7 @@ def write_line(file: int, offset: int, line: bytes) -> None:
     os.ftruncate(file, offset)
     os.lseek(file, offset, os.SEEK_SET)
     try:
-        rest = memoryview(line)
-        while rest:
-            rest = rest[os.write(file, rest) :]
-        os.fsync(file)
+        write_all(file, line)
     except OSError:
         os.ftruncate(file, offset)
         raise

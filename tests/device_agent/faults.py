@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sfumato.device_agent.store import database, disk, journal, key
+from sfumato.shared import durable_files
 
 _WRITES = ("BEGIN", "COMMIT", "INSERT", "UPDATE", "DELETE", "PRAGMA WAL_CHECKPOINT")
 _FILE_CALLS = ("write", "fsync", "ftruncate", "truncate", "replace")
@@ -112,4 +113,5 @@ def injecting() -> Iterator[Faults]:
         patch.setattr(journal, "os", _Os(faults))
         patch.setattr(key, "os", _Os(faults))
         patch.setattr(disk, "os", _Os(faults))
+        patch.setattr(durable_files, "os", _Os(faults))
         yield faults
