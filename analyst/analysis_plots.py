@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from numpy.typing import NDArray
 
 from sfumato.analyst.plots import COLOURS, Picture
+from sfumato.shared.arrays import Floats
 from sfumato.shared.wire.objects.analyses import (
     AnswerBody,
     ChangeBody,
@@ -256,7 +256,7 @@ def _draw_series(panel: Axes, body: TimelineBody, value: Value, *, scale: float 
         panel.legend(title="cluster", fontsize=7, title_fontsize=7, ncols=4, frameon=False)
 
 
-def _read_series(windows: Sequence[WindowBody], k: int, value: Value) -> NDArray[np.float64]:
+def _read_series(windows: Sequence[WindowBody], k: int, value: Value) -> Floats:
     """Return values and errors, shape ``(2, T)``; NaN where noise hides them."""
     pairs = [(None, None) if each.clusters is None else value(each.clusters[k]) for each in windows]
     return np.array(pairs, dtype=float).T

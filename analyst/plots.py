@@ -11,11 +11,11 @@ from typing import Protocol
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from sfumato.learning.answers.moments import describe_components
 from sfumato.learning.answers.words import name_clusters
 from sfumato.learning.estimate.moments import PrincipalComponents
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.objects.statistics import ComponentBody, MomentsAnswerBody
 
@@ -63,11 +63,11 @@ class Centroids(Protocol):
         """Their units."""
 
     @property
-    def centroids(self) -> NDArray[np.float64]:
+    def centroids(self) -> Floats:
         """Shape ``(k, d)``, data units."""
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> Floats:
         """Shares of the records: shape ``(k,)``."""
 
 
@@ -78,8 +78,8 @@ def plot_centroids(
     title: str,
     readings: Sequence[str] | None = None,
     first_number: int = 1,
-    records: NDArray[np.float64] | None = None,
-    baseline: NDArray[np.float64] | None = None,
+    records: Floats | None = None,
+    baseline: Floats | None = None,
 ) -> Figure:
     """Draw centroids over pairs of dimensions, and their weights.
 
@@ -208,8 +208,8 @@ def _draw_pair(
     result: Centroids,
     x: int,
     y: int,
-    records: NDArray[np.float64] | None,
-    baseline: NDArray[np.float64] | None,
+    records: Floats | None,
+    baseline: Floats | None,
     first_number: int,
 ) -> None:
     if records is not None:

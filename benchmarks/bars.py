@@ -25,7 +25,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.honest_trials import (
     OPTIONS,
@@ -64,6 +63,7 @@ from sfumato.learning.decoding.density import Posterior
 from sfumato.learning.decoding.judgement import Evidence
 from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
 from sfumato.learning.decoding.verdict import TRUSTED
+from sfumato.shared.arrays import Floats
 
 NAME = "bars"
 _N_SHAPES, _FITTED_TO, _QUICK_SHAPES = 54, 81, 3
@@ -75,7 +75,6 @@ _MOST_COLUMNS = 4
 _NOTHING = 1e-12
 _LEAST = 1e-9
 _KINDS = ("mixtures", "real", "other shapes")
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

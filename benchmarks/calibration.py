@@ -25,14 +25,13 @@ from fractions import Fraction
 from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from benchmarks.designs import TARGET_SSE, advise_study
 from benchmarks.reference import compute_sse
 from benchmarks.runner import Bench, Case, Figure, Row, make_rows, run, run_case
 from benchmarks.sketches import pose_totals, total_releases
-from benchmarks.unknown_sets import SETS, Floats, UnknownSet, load_set
+from benchmarks.unknown_sets import SETS, UnknownSet, load_set
 from sfumato.learning.calibration.calibration import Calibration, calibrate
 from sfumato.learning.calibration.strength import (
     bound_excess,
@@ -45,6 +44,7 @@ from sfumato.learning.estimate.studies import read_study_marginals
 from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.laws import LAW_CHOICES
 from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core import RadiusLaw, SketchAccumulator
 from sfumato.shared.core.logarithm import compress, expand
 from sfumato.shared.plan import (
@@ -299,7 +299,7 @@ def _choose_law(best: Candidate, *, is_wider: bool) -> RadiusLaw:
     return LAW_CHOICES[max(0, place - 1) if is_wider else place].law
 
 
-def _release(plan: SketchPlan, records: Floats, seed: int) -> NDArray[np.int64]:
+def _release(plan: SketchPlan, records: Floats, seed: int) -> Integers:
     accumulator = SketchAccumulator(plan.statistic_of(bytes(4), block=0))
     accumulator.add(records)
     return plan.mechanism.add_noise(accumulator.sums, SeededSource(seed))

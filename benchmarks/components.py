@@ -30,10 +30,10 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.runner import Bench, Row, make_rows, run
 from sfumato.analyst.estimators import PrivatePCA
+from sfumato.shared.arrays import Floats
 
 NAME = "components"
 N_RECORDS = 20_000
@@ -62,7 +62,6 @@ np.save(out, np.array(found))
 sys.stdout.buffer.write(out.getvalue())
 """
 
-Floats = NDArray[np.float64]
 Relation = Literal["replace-one", "add-remove-one"]
 _MECHANISMS: dict[str, tuple[Fraction, Relation]] = {
     "laplace": (Fraction(0), "replace-one"),

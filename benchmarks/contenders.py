@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset
 from benchmarks.designs import advise_study, recover
@@ -31,9 +30,8 @@ from sfumato.learning.clustering.methods.split import SplitMethod
 from sfumato.learning.clustering.methods.tree import TreeMethod
 from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import Quantiser
-
-Floats = NDArray[np.float64]
 
 SKETCH: Final = "compressive"
 RELATION: Final = "replace-one"

@@ -20,7 +20,6 @@ from fractions import Fraction
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.reference import KMEANS
 from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
@@ -33,14 +32,13 @@ from sfumato.lab.clustering.published_cover import (
 from sfumato.learning.clustering.cover import run_cover
 from sfumato.learning.coverage.plan import plan_cover
 from sfumato.learning.decoding.kmeans import assign
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core.quantise import STEPS, Quantiser
 
 NAME = "cover"
 _RECORDS = 50_000
 _DIMENSIONS = 100
 _CENTRES = 64
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.packages import RIVER, read_member
 from benchmarks.real_tables import load_files, read_table
+from sfumato.shared.arrays import Floats
 from sfumato.shared.plan import plan_from_spec
-
-Floats = NDArray[np.float64]
 
 DEMO = Path(__file__).resolve().parents[1] / "deploy" / "demo"
 AIRPORTS = ("EWR", "JFK", "LGA")

@@ -27,7 +27,6 @@ from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.datasets import TEN, Mixture, RealData, Source
 from benchmarks.packages import PYCLE, PackageUnavailableError, fetch_package
@@ -44,6 +43,7 @@ from benchmarks.trials import (
     summarise,
 )
 from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import RadiusLaw
 from sfumato.shared.errors import ConfigError
 
@@ -211,7 +211,7 @@ def load_pycle() -> Recover:
     """
     learning, sketching = _import("compressive_learning"), _import("sketching")
 
-    def recover(problem: DecodingProblem, seed: int) -> NDArray[np.float64]:
+    def recover(problem: DecodingProblem, seed: int) -> Floats:
         # pycle draws from NumPy's global generator.
         np.random.seed(seed)
         features = sketching.SimpleFeatureMap("complexExponential", np.array(problem.frequencies))

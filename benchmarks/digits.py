@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 
@@ -26,6 +25,7 @@ from benchmarks.mnist import Digits, load_digits
 from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
 from sfumato.analyst.estimators import MomentMixture
 from sfumato.lab import NetworkMixture
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
 from sfumato.shared.system import SystemSource
 
@@ -48,11 +48,10 @@ _COMMON: dict[str, Any] = {
     "relation": "add-remove-one",
 }
 
-Floats = NDArray[np.float64]
-Drawn = tuple[Floats, NDArray[np.int64]]
+Drawn = tuple[Floats, Integers]
 
 
-def measure_accuracy(images: Floats, digits: NDArray[np.int64], data: Digits) -> float:
+def measure_accuracy(images: Floats, digits: Integers, data: Digits) -> float:
     """Return the share of test images that a classifier of some images gets right."""
     basis = PCA(_COMPONENTS, random_state=0).fit(images)
     model = LogisticRegression(max_iter=300).fit(basis.transform(images), digits)

@@ -27,6 +27,7 @@ from benchmarks.datasets import SPREAD, public_half_width
 from benchmarks.runner import Bench, Figure, Row, make_rows, measure_in_turn, read_count, run
 from sfumato.analyst.estimators import CompressiveKMeans
 from sfumato.learning.decoding.kmeans import measure_inertia
+from sfumato.shared.arrays import Floats
 
 NAME = "estimator"
 N_DIMENSIONS = N_CLUSTERS = 10
@@ -40,7 +41,7 @@ _LABELLED = f"{_PLAIN}, with labels"
 _BASELINES = {"exact": _PLAIN, "exact with labels": _LABELLED, "epsilon=1": _PLAIN}
 
 Records = NDArray[np.float32]
-Fit = Callable[[Records, int], NDArray[np.float64]]
+Fit = Callable[[Records, int], Floats]
 """From records and a seed to centroids."""
 
 
@@ -62,7 +63,7 @@ def list_methods(n_threads: int) -> dict[str, Fit]:
     """Return the methods by name, each baseline before those that are compared with it."""
     half = public_half_width(N_DIMENSIONS)
 
-    def fit(make: Callable[..., Any], records: Records, seed: int) -> NDArray[np.float64]:
+    def fit(make: Callable[..., Any], records: Records, seed: int) -> Floats:
         found = make(N_CLUSTERS, random_state=seed).fit(records)
         return np.asarray(found.cluster_centers_, dtype=np.float64)
 
@@ -81,7 +82,7 @@ def list_methods(n_threads: int) -> dict[str, Fit]:
 def measure_size(n_records: int, runs: int, n_threads: int) -> Iterator[Row]:
     """Yield the rows of one number of records."""
     records, methods = draw_records(n_records), list_methods(n_threads)
-    found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in methods}
+    found: dict[str, list[Floats]] = {name: [] for name in methods}
 
     def work(name: str) -> None:
         found[name].append(methods[name](records, len(found[name])))

@@ -18,7 +18,6 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset, Mixture, RealData
 from benchmarks.designs import advise_study, recover, resize
@@ -29,6 +28,7 @@ from sfumato.learning.clustering.cells import CellNoise, choose_cells
 from sfumato.learning.clustering.grid import GridProblem, GridSolver
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core import Quantiser, SketchAccumulator
 from sfumato.shared.core.statistics.grid import GridStatistic
 from sfumato.shared.core.statistics.interface import count_records_moved
@@ -105,9 +105,7 @@ class GridStudy:
         return recover(dataset, chosen, seed, n_sketches=self.n_sketches)
 
 
-def count_cells(
-    records: NDArray[np.float64], dataset: Dataset, cells: tuple[int, ...]
-) -> NDArray[np.int64]:
+def count_cells(records: Floats, dataset: Dataset, cells: tuple[int, ...]) -> Integers:
     """Count records by cell as a device does; the last count is that of missing values, 0 here."""
     d = dataset.n_dimensions
     quantiser = Quantiser.from_bounds([dataset.lower] * d, [dataset.upper] * d)

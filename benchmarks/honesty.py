@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.honest_trials import (
     OPTIONS,
@@ -45,6 +44,7 @@ from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
 from sfumato.learning.decoding.mixture.round_descent import descend_from
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.verdict import OFFSET
+from sfumato.shared.arrays import Bools, Floats
 
 NAME = "honesty"
 WORDS = ("sound", "rough", "doubtful", "do not use")
@@ -90,8 +90,8 @@ class HonestTrial:
     kind: str
     ratio: float
     ideal: float
-    shares: NDArray[np.float64]
-    phantoms: NDArray[np.bool_]
+    shares: Floats
+    phantoms: Bools
     evidence: Evidence
     word: str
     low: float
@@ -130,7 +130,7 @@ def run_trial(shape: Shape, situation: Situation, text: str) -> HonestTrial:
     )
 
 
-def find_phantoms(records: NDArray[np.float64], solution: Solution) -> NDArray[np.bool_]:
+def find_phantoms(records: Floats, solution: Solution) -> Bools:
     """Mark the centroids that have no record within three deviations of their cluster."""
     if solution.spreads is None:
         return np.zeros(len(solution.weights), dtype=np.bool_)
@@ -264,9 +264,7 @@ def fit(trials: Sequence[HonestTrial]) -> dict[str, tuple[float, ...]]:
     }
 
 
-def _fit_quantile(
-    quantile: float, features: NDArray[np.float64], logs: NDArray[np.float64]
-) -> tuple[float, ...]:
+def _fit_quantile(quantile: float, features: Floats, logs: Floats) -> tuple[float, ...]:
     from sklearn.linear_model import QuantileRegressor  # noqa: PLC0415 - only to fit
 
     kept = list(range(1, len(FEATURES)))

@@ -12,9 +12,8 @@ from functools import cached_property, reduce
 from itertools import count
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.datasets import SPREAD, TEN, Dataset, Floats, Source
+from benchmarks.datasets import SPREAD, TEN, Dataset, Source
 from benchmarks.designs import find_scale
 from benchmarks.sketches import GeneratorSource, Noise, Study, make_noise, make_plan, pose_totals
 from sfumato.learning.decoding.density import GaussianMixture
@@ -23,6 +22,7 @@ from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.model import StudyModel, explain
 from sfumato.learning.insight.selection import Selection, SelectionMean, average
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import SketchPlan
 
@@ -202,7 +202,7 @@ class Workshop:
     def _release(self, records: Floats, n_sketches: int) -> Totals:
         accumulator = SketchAccumulator(self.plan.statistic_of(b"", block=0))
         accumulator.add(records)
-        sums: NDArray[np.int64] = accumulator.sums
+        sums: Integers = accumulator.sums
         for _ in range(n_sketches):
             sums = self.plan.mechanism.add_noise(sums, self._bytes)
         size = len(records) // n_sketches

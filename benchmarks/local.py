@@ -17,13 +17,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset, Mixture, Source
 from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
 from benchmarks.sketches import GeneratorSource
 from sfumato.learning.estimate.histogram import BinNoise, Marginal, estimate_distribution
 from sfumato.learning.estimate.reports import ReportedMarginal
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core import HistogramStatistic
 from sfumato.shared.plan import (
     Dimension,
@@ -39,7 +39,6 @@ from sfumato.shared.privacy.mechanisms.bins import BinReports
 NAME = "local"
 _QUARTILES = (0.25, 0.5, 0.75)
 
-Floats = NDArray[np.float64]
 Estimate = Callable[[SketchPlan, HistogramStatistic, Floats, RandomSource], Floats]
 """From a plan, its statistic, one column and a source to quartiles."""
 Errors = tuple[list[tuple[float, float]], int]
@@ -47,7 +46,7 @@ Errors = tuple[list[tuple[float, float]], int]
 
 
 def report_bins(
-    plan: SketchPlan, values: Floats, draw: Callable[[ReportedMarginal, int], NDArray[np.int64]]
+    plan: SketchPlan, values: Floats, draw: Callable[[ReportedMarginal, int], Integers]
 ) -> ReportedMarginal:
     """Let each device report the bin of its number, moved by a drawn offset."""
     assert isinstance(plan.statistic, HistogramPart)
@@ -70,7 +69,7 @@ def estimate_by_reports(
 ) -> Floats:
     """Report a bin each."""
 
-    def draw(marginal: ReportedMarginal, n: int) -> NDArray[np.int64]:
+    def draw(marginal: ReportedMarginal, n: int) -> Integers:
         return np.array([marginal.law.draw_offset(source) for _ in range(n)])
 
     found = report_bins(plan, column, draw)

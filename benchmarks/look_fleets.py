@@ -16,7 +16,6 @@ from fractions import Fraction
 from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from benchmarks import secure_sum
@@ -32,9 +31,9 @@ from sfumato.learning.looks.study import measure_study
 from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.looks import LookOutline, LookPlan, plan_look
 from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core.quantise import STEPS
 
-Floats = NDArray[np.float64]
 SHARE = Fraction(3, 10)
 """Of epsilon, for a look at the same records: the estimator's rule."""
 _OTHER_NOISE = 1 << 20

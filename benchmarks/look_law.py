@@ -22,7 +22,6 @@ from itertools import product
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.honest_trials import N_RECORDS, OPTIONS, Task, collect_tasks, derive_seed
 from benchmarks.reference import find_reference, measure_ratio
@@ -32,6 +31,7 @@ from benchmarks.verdicts import digest_rules
 from sfumato.analyst.estimators import CompressiveKMeans
 from sfumato.learning.looks.gain import LOST, MISSED, expect_excess, is_worth, predict_excess
 from sfumato.learning.planning.looks import LookOutline, plan_look
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import SketchError
 
 NAME = "look_law"
@@ -101,14 +101,14 @@ def run_trial(shape: Shape, epsilon: Fraction, seed: int, number: int) -> LawTri
     )
 
 
-def compare(trials: Sequence[LawTrial], missed: float, lost: float) -> NDArray[np.float64]:
+def compare(trials: Sequence[LawTrial], missed: float, lost: float) -> Floats:
     """Return the logarithm of predicted over true excess, both from 0.001 on."""
     predicted = [
         predict_excess(each.first, each.noise, each.overlap, missed=missed, lost=lost)
         for each in trials
     ]
     truth = np.array([each.after for each in trials])
-    logs: NDArray[np.float64] = np.log(np.maximum(predicted, _LEAST) / np.maximum(truth, _LEAST))
+    logs: Floats = np.log(np.maximum(predicted, _LEAST) / np.maximum(truth, _LEAST))
     return logs
 
 

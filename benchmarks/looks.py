@@ -19,7 +19,6 @@ from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from benchmarks import look_fleets
@@ -28,8 +27,8 @@ from benchmarks.reference import find_reference
 from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
 from sfumato.analyst.estimators import CompressiveKMeans
 from sfumato.learning.decoding.kmeans import assign, measure_inertia
+from sfumato.shared.arrays import Floats
 
-Floats = NDArray[np.float64]
 Relation = Literal["replace-one", "add-remove-one"]
 NAME = "looks"
 _SHAPES = ("round", "unequal", "student")

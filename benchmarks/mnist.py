@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.packages import MNIST, read_member
+from sfumato.shared.arrays import Floats, Integers
 
 _MEMBER: Final = "mnist/data/mnist.pkl.gz"
 _ALLOWED: Final = frozenset(
@@ -56,10 +56,10 @@ class Digits:
         Shapes ``(10_000, 784)`` and ``(10_000,)``.
     """
 
-    images: NDArray[np.float64]
-    digits: NDArray[np.int64]
-    test_images: NDArray[np.float64]
-    test_digits: NDArray[np.int64]
+    images: Floats
+    digits: Integers
+    test_images: Floats
+    test_digits: Integers
 
 
 def load_digits() -> Digits:

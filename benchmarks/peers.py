@@ -24,7 +24,6 @@ from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset, RealData
 from benchmarks.packages import (
@@ -44,8 +43,6 @@ _EPSILONS: Final = ("0.25", "1", "4")
 _RECORDS: Final = 20_000
 _BLOBS: Final = ((16, 4), (64, 4), (16, 16), (64, 16), (16, 64), (64, 64))
 """k and d."""
-
-Floats = NDArray[np.float64]
 
 
 @lru_cache(maxsize=2)

@@ -17,7 +17,6 @@ from functools import partial, reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset, Mixture
 from benchmarks.designs import recover
@@ -26,12 +25,11 @@ from benchmarks.reference import list_quality, measure_ratio
 from benchmarks.runner import Case
 from benchmarks.sketches import GeneratorSource
 from sfumato.lab.clustering import HashingTree, LocalMethod, UnaryGrid
+from sfumato.shared.arrays import Floats
 
 _DIMENSIONS = _CLUSTERS = 10
 _HALF_WIDTH = 10.0
 _AT_ONCE = 1 << 16
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

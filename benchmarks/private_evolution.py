@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.learning.clustering.weighted_points import assign_weighted, cluster_weighted
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.privacy.mechanisms.gaussian import find_joint_rho
-
-Floats = NDArray[np.float64]
 
 _ROUNDS: Final = 4.0
 _FEWEST, _MOST = 3, 127
@@ -130,7 +129,7 @@ def _descend(points: Floats, weights: Floats, centres: Floats) -> Floats:
     return centres
 
 
-def count_votes(points: NDArray[np.float32], candidates: Floats) -> NDArray[np.int64]:
+def count_votes(points: NDArray[np.float32], candidates: Floats) -> Integers:
     """Count the points that are nearest to each candidate: shape ``(len(candidates),)``."""
     centres, votes = candidates.astype(np.float32), np.zeros(len(candidates), dtype=np.int64)
     squares = np.sum(centres**2, axis=1)

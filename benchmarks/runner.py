@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from benchmarks.packages import PackageUnavailableError
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError, SketchError
 
 FIRST_SEED = 1000
@@ -250,7 +250,7 @@ def measure_in_turn(
     clock: Callable[[], float] = time.thread_time,
     *,
     warm_up: Callable[[int], object] | None = None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the seconds of each of some works in each run: shape ``(works, runs)``.
 
     The works take turns, so that other load on the machine affects all of them; compute ratios run

@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from numpy.typing import NDArray
 
 from benchmarks.runner import Row, make_rows, measure_in_turn
 from deploy.demo.cluster import Aggregator
@@ -26,6 +25,7 @@ from sfumato.helper.batches import Batches
 from sfumato.helper.journal import Journal
 from sfumato.helper.keys import KeyFolder
 from sfumato.helper.tables import open_database
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import (
     Dimension,
@@ -77,7 +77,7 @@ class Devices:
         self._statistic, self._source = plan.statistic_of(b""), SystemSource()
         self._sign = Ed25519PrivateKey.generate().sign
 
-    def sum_record(self, record: NDArray[np.float64]) -> SketchAccumulator:
+    def sum_record(self, record: Floats) -> SketchAccumulator:
         """Return the exact sum of a record."""
         accumulator = SketchAccumulator(self._statistic)
         accumulator.add(record[None, :])

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset, RealData
-
-Floats = NDArray[np.float64]
+from sfumato.shared.arrays import Floats
 
 SIZES = ((2, 10), (4, 5), (6, 20), (10, 10), (20, 8), (3, 40))
 """Dimensions and clusters, (d, k), of families that leave them free."""

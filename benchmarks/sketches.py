@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset
 from sfumato.aggregator.base.sums.layout import Layout
@@ -29,6 +28,7 @@ from sfumato.learning.estimate.snr import estimate_signal_energy, predict_snr
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility, form_sketch, weigh
 from sfumato.learning.estimate.weights import SIZE_WEIGHTS
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core import RadiusLaw, SketchAccumulator, feature_table
 from sfumato.shared.plan import (
     Dimension,
@@ -125,14 +125,14 @@ class Posed:
     snr: float
 
 
-def split_sizes(n_records: int, n_sketches: int) -> NDArray[np.int64]:
+def split_sizes(n_records: int, n_sketches: int) -> Integers:
     """Split n records over L sketches: shape ``(L,)``, summing to n."""
     ends = np.rint(n_records * np.arange(1, n_sketches + 1) / n_sketches).astype(np.int64)
-    sizes: NDArray[np.int64] = np.diff(ends, prepend=0)
+    sizes: Integers = np.diff(ends, prepend=0)
     return sizes
 
 
-def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: int) -> SketchPlan:
+def make_plan(dataset: Dataset, study: Study, sizes: Integers, seed: int) -> SketchPlan:
     """Make the plan of a study; without noise, its release is not used."""
     noise = study.noise or Noise(mechanism="discrete-laplace", epsilon=Fraction(1))
     is_phase = noise.mechanism == PHASE_REPORT
@@ -164,7 +164,7 @@ def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: in
 class Sketcher:
     """Poses problems, and caches the exact sums that several of them share."""
 
-    _sums: dict[tuple[object, ...], NDArray[np.int64]] = field(default_factory=dict)
+    _sums: dict[tuple[object, ...], Integers] = field(default_factory=dict)
 
     def forget(self) -> None:
         """Forget the sums: those of many small sketches are large, and seldom needed again."""
@@ -196,9 +196,7 @@ class Sketcher:
             exact = add_noises(plan, exact, seed)
         return plan, total_releases(plan, exact, sizes)
 
-    def _sum_records(
-        self, dataset: Dataset, plan: SketchPlan, sizes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _sum_records(self, dataset: Dataset, plan: SketchPlan, sizes: Integers) -> Integers:
         """Return the exact sum of each sketch: shape ``(L, 2 r)``."""
         shape = (plan.measurements_per_record, plan.frequencies_per_sketch)
         key = (dataset.name, plan.frequencies.digest, shape, sizes.tobytes())
@@ -207,21 +205,19 @@ class Sketcher:
         return self._sums[key]
 
 
-def add_noises(plan: SketchPlan, exact: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+def add_noises(plan: SketchPlan, exact: Integers, seed: int) -> Integers:
     """Add noise to the sums of each sketch: shape ``(L, ...)``."""
     source = SeededSource(seed)
     return np.array([plan.mechanism.add_noise(sums, source) for sums in exact])
 
 
-def sum_parts(
-    plan: SketchPlan, records: NDArray[np.float64], sizes: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def sum_parts(plan: SketchPlan, records: Floats, sizes: Integers) -> Integers:
     """Return the exact sums of each sketch of records that lie one after the other."""
     parts = np.split(records, np.cumsum(sizes)[:-1])
     return np.array([_sum_one(plan, part, i) for i, part in enumerate(parts)])
 
 
-def _sum_one(plan: SketchPlan, records: NDArray[np.float64], sketch: int) -> NDArray[np.int64]:
+def _sum_one(plan: SketchPlan, records: Floats, sketch: int) -> Integers:
     block = choose_block(plan, sketch)
     accumulator = SketchAccumulator(plan.statistic_of(sketch.to_bytes(4, "big"), block=block))
     accumulator.add(records)
@@ -233,9 +229,7 @@ def choose_block(plan: SketchPlan, sketch: int) -> int:
     return plan.blocks.choose(ordinal=sketch, stream="main", turn=0)
 
 
-def total_releases(
-    plan: SketchPlan, sums: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> SketchTotals:
+def total_releases(plan: SketchPlan, sums: Integers, sizes: Integers) -> SketchTotals:
     """Add sketches up, each at the places of its block; exact sums fit any width."""
     form = replace(Layout.of(plan).form, width=_WIDEST)
     running = PayloadSum(replace(Layout.of(plan), form=form))
@@ -249,7 +243,7 @@ def total_releases(
 
 
 def report_phases(
-    plan: SketchPlan, release: PhaseRelease, records: NDArray[np.float64], seed: int
+    plan: SketchPlan, release: PhaseRelease, records: Floats, seed: int
 ) -> SketchTotals:
     """Report the phases of devices that hold one record each, and add up their rows.
 

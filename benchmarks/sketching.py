@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.runner import Bench, Figure, Row, make_rows, measure_in_turn, run
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core import (
     FourierStatistic,
     MaskSchedule,
@@ -45,9 +46,7 @@ def make_statistic(d: int, m: int, r: int) -> FourierStatistic:
     return FourierStatistic(quantiser=quantiser, frequencies=frequencies, masks=masks)
 
 
-def sketch_in_floats(
-    records: NDArray[np.float32], omega: NDArray[np.float32]
-) -> NDArray[np.float64]:
+def sketch_in_floats(records: NDArray[np.float32], omega: NDArray[np.float32]) -> Floats:
     """Average exp(i Omega^T x), in chunks of 1 MB."""
     rows = max(1, (1 << 20) // (omega.itemsize * omega.shape[1]))
     total = np.zeros((2, omega.shape[1]))
@@ -60,7 +59,7 @@ def sketch_in_floats(
 
 def sketch_in_integers(
     engine: SketchEngine, statistic: FourierStatistic, records: NDArray[np.float32]
-) -> NDArray[np.int64]:
+) -> Integers:
     """Sum the integer sketch of records."""
     accumulator = SketchAccumulator(statistic, engine=engine)
     accumulator.add(records)
@@ -129,7 +128,7 @@ def _measure_threads(d: int, m: int, name: str, runs: int) -> Iterator[Row]:
         yield from _rows(f"{name} d={d} m={m} alpha=1 threads={threads}", scaling, runs=runs)
 
 
-def _per_feature(seconds: NDArray[np.float64]) -> Figure:
+def _per_feature(seconds: Floats) -> Figure:
     return "ns_per_record_feature", np.median(seconds) * 1e9, "ns"
 
 

@@ -24,12 +24,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset, RealData
 from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
 from benchmarks.synthesis_items import make_item_case
 from benchmarks.synthesis_ways import FLEETS, WAYS, Drawn, Way
+from sfumato.shared.arrays import Floats
 
 NAME = "synthesis"
 _N_QUERIES = 1000
@@ -40,7 +40,6 @@ _SETS = ("weather", "shuttle", "diamonds")
 _EPSILONS = ("1/10", "1/2", "2")
 _MIDDLE = _EPSILONS[1]
 
-Floats = NDArray[np.float64]
 Box = Sequence[tuple[int, float, float]]
 
 

@@ -26,6 +26,7 @@ from sfumato.analyst.estimators import MomentMixture
 from sfumato.lab import NetworkMixture
 from sfumato.lab.generative.bins import Bins
 from sfumato.lab.generative.pair_tree import PairTreeDesign
+from sfumato.shared.arrays import Floats
 from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
 from sfumato.shared.system import SystemSource
 
@@ -83,7 +84,7 @@ def draw_queries(records: Bits, rng: np.random.Generator) -> dict[str, Bits]:
     return found
 
 
-def share_of_any(records: Bits, queries: Bits) -> NDArray[np.float64]:
+def share_of_any(records: Bits, queries: Bits) -> Floats:
     """Return the shares of records that hold any item of each set: shape ``(q,)``."""
     held = np.zeros(len(queries))
     for first in range(0, len(records), 10_000):
@@ -146,7 +147,7 @@ WAYS: Final[Mapping[str, Way]] = {
     "pair tree": draw_by_tree,
 }
 """By the name of their rows."""
-Loaded = tuple[Bits, dict[str, Bits], dict[str, NDArray[np.float64]]]
+Loaded = tuple[Bits, dict[str, Bits], dict[str, Floats]]
 """Records, queries by the name of their sizes, and true shares."""
 
 

@@ -30,6 +30,7 @@ from sfumato.learning.clustering.methods.contract import Curator
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.generative.columns import Column, match_columns, read_columns
 from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
@@ -48,8 +49,6 @@ _N_BOXES: Final = 1000
 _ORIGIN: Final = 1_577_836_800
 """The start of a study that no record depends on."""
 _MOST_SKETCHES: Final = 1 << 10
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,7 +114,7 @@ def _make_plan(dataset: Dataset, scale: float | None, **chosen: object) -> Sketc
     return create_plan(spec)
 
 
-def _release(plan: SketchPlan, parts: Sequence[Floats]) -> list[tuple[NDArray[np.int64], int]]:
+def _release(plan: SketchPlan, parts: Sequence[Floats]) -> list[tuple[Integers, int]]:
     """Sum each device's records and add its noise; the number of records is in the sums."""
     released = []
     for records in parts:

@@ -30,13 +30,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.real_sets import WORST_OF_WORD
 from benchmarks.real_tables import load_files, read_frame, read_table
 from benchmarks.runner import Bench, Row, make_rows, run
 from sfumato.analyst.estimators import CompressiveKMeans
 from sfumato.learning.decoding.kmeans import measure_inertia
+from sfumato.shared.arrays import Bools, Floats
 from sfumato.shared.spending.places import LEDGER_VARIABLE
 from sfumato.shared.wire.objects.questions import MOST_QUESTIONS, AnswersBody
 
@@ -74,7 +74,6 @@ _N_RANGES, _N_MEANS = 90, 20
 _QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 _LEAST_SHARE = 0.01
 _BASELINE = "records"
-Floats = NDArray[np.float64]
 Box = dict[str, tuple[float | None, float | None]]
 
 
@@ -205,7 +204,7 @@ def draw_box(columns: Sequence[str], records: Floats, rng: np.random.Generator, 
     return box
 
 
-def find_inside(columns: Sequence[str], records: Floats, box: Box) -> NDArray[np.bool_]:
+def find_inside(columns: Sequence[str], records: Floats, box: Box) -> Bools:
     """Find the records in a range, both ends included."""
     inside = np.ones(len(records), dtype=np.bool_)
     for name, (low, high) in box.items():

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from benchmarks.datasets import Dataset, Source
@@ -19,6 +18,7 @@ from benchmarks.sketches import Noise, Sketcher, Study
 from sfumato.learning.decoding.mixture.round_descent import descend_from
 from sfumato.learning.decoding.problem import Box, DecodingProblem
 from sfumato.learning.decoding.registry import create_solver
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import RadiusLaw
 
 
@@ -84,7 +84,7 @@ class Trial:
     reference: str
 
 
-Recover = Callable[[DecodingProblem, int], NDArray[np.float64]]
+Recover = Callable[[DecodingProblem, int], Floats]
 """From a problem and a seed to centroids of shape ``(k, d)``."""
 TrialCase = Case[Dataset, Trial]
 _TIMED = 100_000

@@ -15,13 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.datasets import AIRPORTS, DEMO
 from deploy.demo.baseline import read_records
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import DimensionEncoding, RecordEncoder
-
-Floats = NDArray[np.float64]
 
 N_RECORDS = 60_000
 RESOLUTION = 1e-6

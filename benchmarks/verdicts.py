@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.honest_trials import OPTIONS, Task, collect_tasks, derive_seed, digest_decoder
 from benchmarks.reference import find_reference, measure_ratio
@@ -30,6 +29,7 @@ from benchmarks.shapes import Shape
 from sfumato.analyst.estimators import CompressiveKMeans
 from sfumato.learning.answers import clusters as rules
 from sfumato.learning.looks.measurement import LARGEST_BEYOND
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import SketchError
 
 NAME = "verdicts"
@@ -144,7 +144,7 @@ def describe(trials: Sequence[LookTrial]) -> Iterator[Row]:
 def _summarise(case: str, trials: Sequence[LookTrial], *more: tuple[str, float]) -> Iterator[Row]:
     figures: list[tuple[str, float]] = [("answers", len(trials)), *more]
     for name in ("ratio", "first"):
-        values: NDArray[np.float64] = np.array([getattr(each, name) for each in trials])
+        values: Floats = np.array([getattr(each, name) for each in trials])
         if values.size:
             figures += [
                 (f"{name}_median", float(np.median(values))),

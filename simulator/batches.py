@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from numpy.typing import NDArray
 
 from sfumato.aggregator.base.sums.selection import SketchTotals
 from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import PlanError
 from sfumato.shared.plan import (
     Helper,
@@ -187,7 +187,7 @@ def open_batches(
     return _add_up(plan, totals, sizes), len(totals), n_void
 
 
-def _add_up(plan: SketchPlan, totals: list[NDArray[np.int64]], sizes: list[int]) -> SketchTotals:
+def _add_up(plan: SketchPlan, totals: list[Integers], sizes: list[int]) -> SketchTotals:
     sums = np.zeros(plan.n_coordinates, dtype=np.int64)
     weighted = [0] * plan.n_coordinates
     for total, size in zip(totals, sizes, strict=True):

@@ -8,10 +8,10 @@ from hashlib import sha256
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from numpy.typing import NDArray
 
 from sfumato.device_agent.agent.reading.release import make_message
 from sfumato.device_agent.windows import WindowCutter, WindowState
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import SketchAccumulator, Statistic
 from sfumato.shared.plan import SketchPlan, compute_plan_digest
 from sfumato.shared.privacy import RandomSource
@@ -19,7 +19,6 @@ from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.system import SystemSource
 from sfumato.shared.wire import SketchHeader, compute_study_id, device_id_of, encode_stream_id
 
-Floats = NDArray[np.float64]
 STREAM = "simulated"
 _STUDY = "simulation"
 _KEY_BYTES = 32

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
 from sfumato.aggregator.base.sums.selection import SketchTotals
@@ -16,13 +15,13 @@ from sfumato.analyst.cli.options import make_table
 from sfumato.learning.estimate.histogram import Marginal, estimate_distribution
 from sfumato.learning.estimate.reports import ReportedMarginal, accumulate
 from sfumato.learning.estimate.studies import LevelShares, read_study_levels, read_study_numbers
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import HistogramStatistic
 from sfumato.shared.core.logarithm import expand
 from sfumato.shared.plan import HistogramPart, SketchPlan, make_statement
 from sfumato.simulator.fleet import Tally
 from sfumato.simulator.records import FleetRecords
 
-Floats = NDArray[np.float64]
 _COMPARED = 200_000
 """Records that the marginals are compared with; more would not change the figures."""
 _REPLICAS = 40

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.aggregator.base.sums.selection import SketchTotals
 from sfumato.analyst.results import DecodeResult
@@ -21,12 +20,12 @@ from sfumato.learning.estimate.counts import count_records, put_count, require_c
 from sfumato.learning.estimate.problem import pose_problem
 from sfumato.learning.estimate.utility import Utility, estimate_utility
 from sfumato.learning.estimate.weights import SIZE_WEIGHTS
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import Columns
 from sfumato.shared.plan import SketchPlan, make_statement
 from sfumato.simulator.fleet import Tally
 from sfumato.simulator.records import FleetRecords
 
-Floats = NDArray[np.float64]
 _COMPARED = 200_000
 """Records that the result is compared on; more would not change the figure."""
 _RESTARTS = 10

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.analyst.sketching.reader import RecordReader, choose_fields
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core.records import Columns
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import RecordSpace, SketchPlan
 from sfumato.shared.reading import WatchedFile
 
-Floats = NDArray[np.float64]
 _APART = 4.0
 """Wanted distance between the centres of a mixture, in scales; less where no room is left."""
 _TRIES = 200

@@ -12,17 +12,12 @@ import numpy as np
 
 from sfumato.learning.decoding.kmeans import measure_inertia
 from sfumato.learning.planning.plans import vary_plan
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import SketchError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.plan.derivation import derive
 from sfumato.simulator.fleet import require_sketches, run_fleet
-from sfumato.simulator.outcome import (
-    Floats,
-    find_box,
-    find_reference,
-    recover_centroids,
-    take_sample,
-)
+from sfumato.simulator.outcome import find_box, find_reference, recover_centroids, take_sample
 from sfumato.simulator.records import FleetRecords
 
 FACTORS: Final = tuple(map(Fraction, ("1/4", "1/2", "1", "2", "4", "10")))

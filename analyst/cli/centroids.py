@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
 from sfumato.analyst.results.notebook import write_centroids
-
-Floats = NDArray[np.float64]
+from sfumato.shared.arrays import Bools, Floats
 
 MOST_ACROSS = 6
 """Axes above which centroids are columns of a table, not rows."""
@@ -23,7 +20,7 @@ def tabulate_centroids(
     weights: Floats,
     centroids: Floats,
     *,
-    resolved: NDArray[np.bool] | None = None,
+    resolved: Bools | None = None,
     errors: Floats | None = None,
     weight_errors: Floats | None = None,
 ) -> Table:

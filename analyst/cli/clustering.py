@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from sfumato.analyst.cli.centroids import tabulate_centroids
 from sfumato.analyst.cli.options import (
@@ -59,6 +58,7 @@ from sfumato.analyst.sketching.reader import (
     spell_unreadable,
 )
 from sfumato.learning.clustering.methods.release import ClusterRelease
+from sfumato.shared.arrays import Floats
 from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.command import SETTINGS, list_examples
 from sfumato.shared.core import Columns
@@ -69,7 +69,6 @@ from sfumato.shared.reading import Fields, FileLayout, WatchedFile
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError
 from sfumato.shared.structure import require_plain
 
-Floats = NDArray[np.float64]
 Method = Literal["auto", "compressive", "grid", "lloyd", "tree", "candidates", "cover", "split"]
 METHODS: dict[str, Any] = {
     "auto": AutoKMeans,

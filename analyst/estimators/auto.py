@@ -43,10 +43,9 @@ from sfumato.analyst.estimators.sizes import (
 from sfumato.analyst.estimators.split import SplitKMeans
 from sfumato.analyst.estimators.tree import TreeKMeans
 from sfumato.learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import SketchError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
-
-Floats = NDArray[np.float64]
 
 KINDS: Final[Mapping[str, type[Any]]] = MappingProxyType(
     {

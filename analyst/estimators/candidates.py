@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
+from sfumato.analyst.estimators.clustering import ClusteringEstimator
 from sfumato.analyst.estimators.declaration import estimator
 from sfumato.analyst.estimators.inputs import read_whole
 from sfumato.learning.clustering.methods.candidates import CandidateMethod
+from sfumato.shared.arrays import Floats
 
 
 @estimator

@@ -43,12 +43,11 @@ from sfumato.learning.clustering.methods.contract import (
 )
 from sfumato.learning.clustering.methods.release import ClusterRelease, describe_design
 from sfumato.learning.decoding.kmeans import assign
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee, compose
 from sfumato.shared.privacy.accounting import join_events
 from sfumato.shared.system import SystemSource
-
-Floats = NDArray[np.float64]
 
 _MISSING = -1
 _SHOWN_COLUMNS = 7
@@ -417,13 +416,13 @@ def compose_rounds(events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
     )
 
 
-def pack(data: bytes) -> NDArray[np.int64]:
+def pack(data: bytes) -> Integers:
     """Return bytes as the whole numbers that a turn keeps."""
     padded = len(data).to_bytes(_WORD, "little") + data
     return np.frombuffer(padded.ljust(-(-len(padded) // _WORD) * _WORD, b"\0"), dtype="<i8")
 
 
-def unpack(packed: NDArray[np.int64]) -> bytes:
+def unpack(packed: Integers) -> bytes:
     """Return the bytes that :func:`pack` has packed."""
     data = packed.astype("<i8").tobytes()
     return data[_WORD : _WORD + int.from_bytes(data[:_WORD], "little")]

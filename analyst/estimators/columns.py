@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.learning.calibration.steps import find_texture
 from sfumato.learning.estimate.histogram import BinNoise, Marginal
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension, LogTransform
 from sfumato.shared.plan.dimensions import MOST_ONE_HOT
 
-Floats = NDArray[np.float64]
 Pair = tuple[float, float]
 Bounds = tuple[ArrayLike, ArrayLike] | Mapping[Any, Pair]
 Scale = ArrayLike | Mapping[Any, float] | Literal["auto", "pooled", "bounds", "pilot"]

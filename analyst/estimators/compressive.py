@@ -39,6 +39,7 @@ from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.estimate.search_box import check_search_box
 from sfumato.learning.planning.quality import QualityBand
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError, DecodingError, PrivacyError, SketchError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest
 from sfumato.shared.privacy import PrivacyEvent
@@ -47,7 +48,6 @@ from sfumato.shared.wire.objects.questions import AnswersBody
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 _MARGIN = 0.5
 """Share of the first batch's range that later batches may go beyond it, on each side."""

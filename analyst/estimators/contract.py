@@ -39,6 +39,7 @@ from sfumato.analyst.estimators.inputs import (
 from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.progress import follow_step
 from sfumato.learning.clustering.methods.contract import Round
+from sfumato.shared.arrays import Integers
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.container import decode_container, encode_container
 from sfumato.shared.errors import ConfigError, PrivacyError, TableError
@@ -78,7 +79,7 @@ class Release:
 
     design: Mapping[str, Any]
     n_records: int | None
-    sums: NDArray[np.int64]
+    sums: Integers
     noise_variance: float
 
     def __post_init__(self) -> None:
@@ -420,12 +421,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         return Account(ledger=ledger, records=source, budget=budget)
 
     def _draw_once(
-        self,
-        turn: Turn,
-        draw: Callable[[], NDArray[np.int64]],
-        *events: PrivacyEvent,
-        shows: bool = True,
-    ) -> NDArray[np.int64]:
+        self, turn: Turn, draw: Callable[[], Integers], *events: PrivacyEvent, shows: bool = True
+    ) -> Integers:
         """Count the events of one draw together, in the ledger if there is one and here; draw.
 
         ``shows`` is false where the caller shows it later, with what follows it.

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
-from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
+from sfumato.analyst.estimators.clustering import ClusteringEstimator
 from sfumato.analyst.estimators.declaration import estimator
 from sfumato.analyst.estimators.inputs import Exact, read_number, read_whole
 from sfumato.learning.clustering.methods.cover import CoverMethod
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
 

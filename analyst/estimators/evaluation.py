@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.contract import PrivateEstimator, describe_level, make_event
 from sfumato.analyst.estimators.declaration import estimator
@@ -15,11 +14,10 @@ from sfumato.analyst.estimators.inputs import Exact, list_names, read_number
 from sfumato.analyst.estimators.lock import holding
 from sfumato.learning.clustering.evaluation import Cost, NoisyCost, bound_distance
 from sfumato.learning.decoding.bars import DEVIATIONS
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
 from sfumato.shared.system import SystemSource
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import TableError
 from sfumato.shared.reading import BOM
 from sfumato.shared.reading.arrow import require_pyarrow
@@ -124,7 +125,7 @@ def _read_cells(column: Any) -> NDArray[Any]:
     kind = column.type
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
         float64 = require_pyarrow("pyarrow", "X").float64()
-        numbers: NDArray[np.float64] = np.asarray(
+        numbers: Floats = np.asarray(
             column.cast(float64, safe=False).to_numpy(zero_copy_only=False), dtype=np.float64
         )
         return numbers

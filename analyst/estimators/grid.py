@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sfumato.analyst.estimators.clustering import ClusteringEstimator
 from sfumato.analyst.estimators.declaration import estimator
 from sfumato.analyst.estimators.inputs import read_whole
 from sfumato.learning.clustering.methods.grid import GridMethod
-
-Floats = NDArray[np.float64]
+from sfumato.shared.arrays import Floats
 
 
 @estimator

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sfumato.analyst.estimators.contract import STREAM, Release, read_release
 from sfumato.analyst.estimators.pilots import PilotFindings
@@ -19,6 +19,7 @@ from sfumato.analyst.sketching.solution import sum_parts
 from sfumato.analyst.sketching.sources import Snapshot, read_totals
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import (
     ConfigError,
@@ -111,7 +112,7 @@ class Held:
                 fix="make a snapshot of all the sketches that belong together",
             )
 
-    def put(self, sums: NDArray[np.int64], n_records: int | None) -> None:
+    def put(self, sums: Integers, n_records: int | None) -> None:
         """Put a release in place of the exact sum."""
         self.unreleased = None
         self.releases = (*self.releases, make_release(self.plan, sums, n_records, self.pilot))
@@ -252,10 +253,7 @@ def name_event(plan: SketchPlan, design: bytes, *, stream: str, sequence: int = 
 
 
 def make_release(
-    plan: SketchPlan,
-    sums: NDArray[np.int64],
-    n_records: int | None,
-    pilot: PilotFindings | None = None,
+    plan: SketchPlan, sums: Integers, n_records: int | None, pilot: PilotFindings | None = None
 ) -> Release:
     """Return a release under a plan, which may follow from a pilot."""
     found = {} if pilot is None else {"pilot": pilot.describe()}
@@ -389,12 +387,7 @@ def _read_sketch(given: Sketch, plan: SketchPlan, *, is_exact: bool) -> SketchFi
 
 
 def make_sketch_file(
-    plan: SketchPlan,
-    sums: NDArray[np.int64],
-    n_records: int,
-    *,
-    is_exact: bool,
-    n_unsketchable: int = 0,
+    plan: SketchPlan, sums: Integers, n_records: int, *, is_exact: bool, n_unsketchable: int = 0
 ) -> SketchFile:
     """Return sums as the content of a sketch file."""
     return SketchFile(

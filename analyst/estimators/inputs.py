@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.columns import write_level
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import CellTypeError, ConfigError, PrivacyError, TableError
 from sfumato.shared.structure.reading import read_exact
 from sfumato.shared.system import count_cores
 
-Floats = NDArray[np.float64]
 _SHOWN = 5
 Exact = str | int | float | Fraction
 """An exact number; a float stands for its decimal text, so that 0.1 is one tenth."""

@@ -13,10 +13,9 @@ from sfumato.analyst.estimators.inputs import read_whole
 from sfumato.analyst.estimators.sizes import read_start
 from sfumato.learning.clustering.methods.contract import Method
 from sfumato.learning.clustering.methods.kernel import MOST_FEATURES, MOST_ROUNDS, KernelMethod
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.errors import ConfigError
-
-Floats = NDArray[np.float64]
 
 _FEATURES = 200
 _ROUNDS = 5

@@ -21,10 +21,9 @@ from sfumato.analyst.estimators.weights import read_weights
 from sfumato.learning.answers.words import name_clusters
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.learning.decoding.solution import Solution
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.objects.results import BarsBody
-
-Floats = NDArray[np.float64]
 
 _MISSING = -1
 """Label of a record with a missing value."""

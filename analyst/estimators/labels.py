@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError, DecodingError, TableError
 
 MOST_PARTS: Final = 1000
@@ -72,7 +73,7 @@ def place_wanted(wanted: Any, parts: Sequence[Any], n: int) -> NDArray[np.intp] 
     return places
 
 
-def require_visible(sizes: NDArray[np.float64], wanted: NDArray[np.intp] | None) -> None:
+def require_visible(sizes: Floats, wanted: NDArray[np.intp] | None) -> None:
     """Refuse to draw from parts that noise hides: whose size is 0.
 
     Raises

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sfumato.analyst.estimators.clustering import ClusteringEstimator
 from sfumato.analyst.estimators.declaration import estimator
@@ -13,8 +12,7 @@ from sfumato.analyst.estimators.inputs import read_whole
 from sfumato.analyst.estimators.sizes import read_start
 from sfumato.learning.clustering.methods.contract import Method
 from sfumato.learning.clustering.methods.lloyd import MOST_ROUNDS, LloydMethod
-
-Floats = NDArray[np.float64]
+from sfumato.shared.arrays import Floats
 
 
 @estimator

@@ -30,6 +30,7 @@ from sfumato.learning.planning.looks import (
     LookOutline,
     plan_look,
 )
+from sfumato.shared.arrays import Floats
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
@@ -37,8 +38,6 @@ from sfumato.shared.privacy import PrivacyGuarantee
 from sfumato.shared.spending import Turn
 from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 from sfumato.shared.wire.objects.results import ResultBody
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,8 +15,7 @@ from sfumato.analyst.estimators.compressive import CompressiveEstimator, exact_o
 from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.solution import Solution
-
-Floats = NDArray[np.float64]
+from sfumato.shared.arrays import Floats
 
 
 @estimator

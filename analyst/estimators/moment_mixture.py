@@ -23,11 +23,10 @@ from sfumato.analyst.estimators.stored import StoredModel
 from sfumato.analyst.sketching.sources import Source
 from sfumato.learning.clustering.methods.contract import Answer, Curator
 from sfumato.learning.generative.moment_mixture import MomentDesign, MomentMixtureModel
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import PrivacyEvent
 from sfumato.shared.system import SystemSource
-
-Floats = NDArray[np.float64]
 
 _DIRECTIONS = 24
 
@@ -196,7 +195,7 @@ class MomentMixture(StoredModel):
 
     def _draw_sums(
         self, design: MomentDesign, rows: Floats, places: NDArray[np.intp] | None
-    ) -> NDArray[np.int64]:
+    ) -> Integers:
         assert places is not None
         curator = Curator(rounds=design.rounds, relation=design.relation, source=SystemSource())
         answers = design.release(rows, places, curator)
@@ -263,7 +262,7 @@ class MomentMixture(StoredModel):
         return {**design.public, "parts": parts, "names": list(names)}
 
     def _read_release(
-        self, names: Sequence[str], public: Mapping[str, Any], sums: NDArray[np.int64]
+        self, names: Sequence[str], public: Mapping[str, Any], sums: Integers
     ) -> tuple[float, Sequence[PrivacyEvent]]:
         design = self._design(names)
         if public != self._publish(design, names):

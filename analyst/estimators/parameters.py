@@ -49,10 +49,9 @@ from sfumato.analyst.estimators.planning import (
     find_scales,
 )
 from sfumato.learning.planning.outline import LARGEST_FREQUENCIES
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError, TableError
 from sfumato.shared.plan import Dimension
-
-Floats = NDArray[np.float64]
 
 _SCALES = ("auto", "pooled", "bounds", "pilot")
 _PRIVATE_SCALES = ("bounds", "pilot")

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from sfumato.analyst.estimators.columns import read_box
@@ -30,6 +30,7 @@ from sfumato.analyst.estimators.inputs import (
     refuse_words,
 )
 from sfumato.learning.estimate.moments import PrincipalComponents, estimate_components
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.core.statistics import MomentsStatistic
@@ -37,8 +38,6 @@ from sfumato.shared.core.statistics.moments import MOMENT_STEPS
 from sfumato.shared.errors import ConfigError, TableError
 from sfumato.shared.privacy import DiscreteGaussian, DiscreteLaplace, PrivacyEvent
 from sfumato.shared.system import SystemSource
-
-Floats = NDArray[np.float64]
 
 _SPREADS = 3.0
 """Spreads from the centre to a bound, where the caller does not state a norm."""

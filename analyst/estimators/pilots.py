@@ -8,9 +8,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sfumato.analyst.estimators.columns import measure_width, settle_scales
 from sfumato.analyst.estimators.planning import Choices, list_common
 from sfumato.analyst.sketching.solution import sum_parts
@@ -20,6 +17,7 @@ from sfumato.learning.calibration.strength import choose_bins_log2, judge_streng
 from sfumato.learning.calibration.words import describe_finding, describe_limits
 from sfumato.learning.estimate.studies import read_study_marginals
 from sfumato.learning.planning.pilots import divide_epsilon, measure_counts
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import (
     Dimension,
@@ -131,7 +129,7 @@ def leave_rest(choices: Choices, pilot: SketchPlan) -> Choices:
 
 def read_pilot(
     plan: SketchPlan,
-    sums: NDArray[np.int64],
+    sums: Integers,
     n_records: int | None,
     *,
     choices: Choices,

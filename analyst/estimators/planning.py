@@ -22,6 +22,7 @@ from sfumato.learning.planning.methods import MOST_PARAMETERS
 from sfumato.learning.planning.outline import TARGET_SSE, StudyOutline
 from sfumato.learning.planning.planner import Advice, advise
 from sfumato.learning.planning.quality import QualityBand
+from sfumato.shared.arrays import Floats
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.errors import ConfigError, PrivacyError
@@ -308,7 +309,7 @@ def find_bounds(
     return list(zip((lower - added).tolist(), (upper + added).tolist(), strict=True))
 
 
-def _measure_ranges(records: NDArray[np.floating]) -> tuple[NDArray[np.float64], ...]:
+def _measure_ranges(records: NDArray[np.floating]) -> tuple[Floats, ...]:
     """Return the least and the greatest of each column, NaN where a value or all are missing.
 
     Records lie beside each other in long rows, because a reduction over ten columns spends its
@@ -329,7 +330,7 @@ def _measure_ranges(records: NDArray[np.floating]) -> tuple[NDArray[np.float64],
 
 
 def choose_subset(
-    records: NDArray[np.floating], rng: np.random.Generator, weights: NDArray[np.float64] | None
+    records: NDArray[np.floating], rng: np.random.Generator, weights: Floats | None
 ) -> NDArray[np.floating]:
     """Return at most 10,000 records, in their order; with weights, drawn in proportion to them."""
     n = len(records)

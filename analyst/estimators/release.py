@@ -43,6 +43,7 @@ from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.verdict import Verdict
 from sfumato.learning.generative.columns import Column, list_histograms, read_columns
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import Columns, SketchAccumulator
 from sfumato.shared.core.parallel import sketch_batches
 from sfumato.shared.errors import PrivacyError
@@ -57,8 +58,6 @@ from sfumato.shared.privacy import PrivacyEvent
 from sfumato.shared.reading.unreadable import require_few_lost
 from sfumato.shared.spending import Turn
 from sfumato.shared.wire.objects.answers import PromiseBody
-
-Floats = NDArray[np.float64]
 
 _BATCH = 1 << 16
 PILOT, SKETCH, LOOK = "pilot", "sketch", "look"

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.columns import read_scales
 from sfumato.analyst.estimators.inputs import read_whole
 from sfumato.learning.clustering.methods.contract import MOST_RECORDS, Task
 from sfumato.learning.clustering.methods.starts import Centroids
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError, TableError
-
-Floats = NDArray[np.float64]
 
 _MOST_CLUSTERS: Final = 10_000
 LEAST_STRENGTH: Final = 0.5

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sfumato.analyst.estimators.clustering import ClusteringEstimator
 from sfumato.analyst.estimators.declaration import estimator
 from sfumato.learning.clustering.methods.contract import Method
 from sfumato.learning.clustering.methods.split import SplitMethod
-
-Floats = NDArray[np.float64]
+from sfumato.shared.arrays import Floats
 
 
 @estimator

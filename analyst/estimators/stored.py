@@ -28,10 +28,9 @@ from sfumato.analyst.estimators.labels import make_array, place_wanted, require_
 from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.signature import open_release
 from sfumato.analyst.estimators.sizes import require_records
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.errors import ConfigError, MalformedMessageError, SketchError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
-
-Floats = NDArray[np.float64]
 
 _NOT_PUBLISHED: Final = {
     "bounds", "budget", "ledger", "max_unreadable", "random_state", "refit", "source"
@@ -57,7 +56,7 @@ class StoredModel(PrivateEstimator):
     bounds: Bounds
     binary: bool = False
     parts_: list[Any] = result()
-    part_sizes_: NDArray[np.float64] = result()
+    part_sizes_: Floats = result()
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Release what is needed of some records and of their parts, once.
@@ -96,7 +95,7 @@ class StoredModel(PrivateEstimator):
         public = self._publish(design, names)
         events = self._list_events(design, public)
 
-        def release() -> NDArray[np.int64]:
+        def release() -> Integers:
             return self._draw_sums(design, rows.astype(np.float64, copy=False), places)
 
         with self._take_turn({**public, "n_records": n_public}) as turn:
@@ -127,7 +126,7 @@ class StoredModel(PrivateEstimator):
 
     def sample(
         self, n_samples: int = 1, *, parts: ArrayLike | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    ) -> tuple[Floats, NDArray[Any]]:
         """Draw synthetic records: shapes ``(n, d)``, data units, and ``(n,)``, their parts.
 
         Parameters
@@ -202,9 +201,7 @@ class StoredModel(PrivateEstimator):
             raise _refuse(cls) from error
         return found
 
-    def _restore(
-        self, design: Mapping[str, Any], n_records: int | None, sums: NDArray[np.int64]
-    ) -> None:
+    def _restore(self, design: Mapping[str, Any], n_records: int | None, sums: Integers) -> None:
         """Set what a fit sets, from its release.
 
         Raises
@@ -228,7 +225,7 @@ class StoredModel(PrivateEstimator):
         self._show(names)
 
     def _read_release(
-        self, names: Sequence[str], public: Mapping[str, Any], sums: NDArray[np.int64]
+        self, names: Sequence[str], public: Mapping[str, Any], sums: Integers
     ) -> tuple[float, Sequence[PrivacyEvent]]:
         """Check a release; return the variance of its noise, and what it spent."""
         raise NotImplementedError
@@ -249,9 +246,7 @@ class StoredModel(PrivateEstimator):
         """Return what a release will spend."""
         raise NotImplementedError
 
-    def _draw_sums(
-        self, design: Any, rows: Floats, places: NDArray[np.intp] | None
-    ) -> NDArray[np.int64]:
+    def _draw_sums(self, design: Any, rows: Floats, places: NDArray[np.intp] | None) -> Integers:
         """Release what is asked of the records."""
         raise NotImplementedError
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import TableError
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.floating]
 
 _PER_RECORD: Final = 256

@@ -8,7 +8,6 @@ from dataclasses import fields
 from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.analyst.report.charts import draw_curve, draw_positions, draw_shares, show_number
 from sfumato.analyst.report.layout import capitalise, fold, render_page, tabulate
@@ -17,6 +16,7 @@ from sfumato.analyst.results.looks import describe_look, show_measured
 from sfumato.learning.decoding.bars import DEVIATIONS
 from sfumato.learning.decoding.judgement import LEAST_SNR_PER_PARAMETER
 from sfumato.learning.decoding.verdict import DOUBTFUL, ROUGH, SOUND
+from sfumato.shared.arrays import Floats
 from sfumato.shared.plan import compute_plan_digest, make_statement
 from sfumato.shared.wire.objects.results import ChoiceBody, EvidenceBody
 
@@ -116,7 +116,7 @@ def _draw_clusters(result: DecodeResult) -> Iterator[str]:
     yield "</div></section>"
 
 
-def _list_bars(errors: NDArray[np.float64] | None) -> list[float] | None:
+def _list_bars(errors: Floats | None) -> list[float] | None:
     """Return half the lengths of 90 % bars."""
     return None if errors is None else (DEVIATIONS * errors).tolist()
 

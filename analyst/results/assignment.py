@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.shared.arrays import Floats
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.results import MixtureBody
 
-Floats = NDArray[np.float64]
 _ROWS_AT_ONCE = 1 << 16
 
 

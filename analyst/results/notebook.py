@@ -7,13 +7,11 @@ from html import escape
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.learning.answers.words import name_clusters
 from sfumato.learning.decoding.bars import DEVIATIONS
+from sfumato.shared.arrays import Floats
 from sfumato.shared.wire.objects.results import ResultBody
-
-Floats = NDArray[np.float64]
 
 _CELL: Final = '<td style="text-align: right; white-space: nowrap">{}</td>'
 

@@ -26,6 +26,7 @@ from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.generative.columns import Column
 from sfumato.learning.generative.synthesis import Origin
 from sfumato.learning.planning.looks import ShownResult
+from sfumato.shared.arrays import Bools, Floats
 from sfumato.shared.errors import ConfigError, DecodingError, MethodError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_from_json, plan_to_json
 from sfumato.shared.structure import structure
@@ -53,7 +54,6 @@ from sfumato.shared.wire.objects.results import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 AnyResult = TypeVar("AnyResult", bound="DecodeResult")
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 UNUSABLE = "do not use"
@@ -190,7 +190,7 @@ class DecodeResult:
         return None if found is None else _freeze(np.array(found, dtype=np.float64))
 
     @cached_property
-    def resolved(self) -> NDArray[np.bool_] | None:
+    def resolved(self) -> Bools | None:
         """Whether each centroid can be told from noise: ``(k,)``; None if that is not known."""
         found = self.body.resolved
         return None if found is None else np.array(found, dtype=np.bool_)

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError, TableError
 from sfumato.shared.plan import SketchPlan
 
-Floats = NDArray[np.float64]
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame"}
 """Libraries of tables, and the class that a dictionary of columns is passed to."""
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.container import decode_container, encode_container
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import MalformedMessageError, PlanMismatchError, RecordError
@@ -54,7 +54,7 @@ class Part:
     engine: str
 
     @property
-    def sums(self) -> NDArray[np.int64]:
+    def sums(self) -> Integers:
         """The sums: shape ``(D,)``, as the plan's statistic orders them."""
         return np.frombuffer(self.data, dtype="<i8").astype(np.int64)
 
@@ -94,7 +94,7 @@ class AddedParts:
     """
 
     accumulator: SketchAccumulator
-    n_clipped: NDArray[np.int64]
+    n_clipped: Integers
     names: tuple[str, ...]
     engines: tuple[str, ...]
 

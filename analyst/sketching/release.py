@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.analyst.sketching.output import write_once
 from sfumato.analyst.sketching.reader import RecordReader, spell_unreadable
 from sfumato.analyst.sketching.sketch_file import SketchFile, encode_sketch_file
 from sfumato.analyst.sketching.tally import TallyingStatistic
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import Records, SketchAccumulator
 from sfumato.shared.core.engines import SketchEngine
 from sfumato.shared.core.parallel import sketch_batches
@@ -48,7 +48,7 @@ class Summed:
     """
 
     accumulator: SketchAccumulator
-    n_clipped: NDArray[np.int64]
+    n_clipped: Integers
     n_bytes: int
     seconds: float
     engine: str
@@ -168,7 +168,7 @@ def require_readable(
         raise UnreadableError(found, names, text=spell(found.column), field=where)
 
 
-def draw_sums(plan: SketchPlan, summed: SketchAccumulator) -> NDArray[np.int64]:
+def draw_sums(plan: SketchPlan, summed: SketchAccumulator) -> Integers:
     """Return the sum with noise of the system's randomness: shape ``(D,)``, int64."""
     return plan.draw_release(summed.sums, summed.n_records, SystemSource())
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.container import decode_container, encode_container
 from sfumato.shared.errors import (
     ConfigError,
@@ -81,7 +81,7 @@ class SketchFile:
         return hashlib.sha256(self.payload).digest()
 
     @property
-    def sums(self) -> NDArray[np.int64]:
+    def sums(self) -> Integers:
         """The coordinates: shape ``(D,)``, as the plan's statistic orders them."""
         n_coordinates = len(self.payload) // self.width
         return decode_payload(self.payload, width=self.width, n_coordinates=n_coordinates)

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.learning.clustering.grid_problem import pose_grid
 from sfumato.learning.clustering.registry import choose_solver, create_any_solver
@@ -21,13 +20,14 @@ from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import Utility, estimate_utility
 from sfumato.learning.estimate.weights import SIZE_WEIGHTS
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import SketchPlan
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def sum_parts(parts: Sequence[tuple[NDArray[np.int64], int]]) -> Totals:
+def sum_parts(parts: Sequence[tuple[Integers, int]]) -> Totals:
     """Sum sketches of one plan, which is not split.
 
     Parameters

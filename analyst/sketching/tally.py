@@ -7,6 +7,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core import Columns, Records, Statistic
 from sfumato.shared.core.engines import SketchEngine
 from sfumato.shared.plan import SketchPlan
@@ -30,8 +31,8 @@ class TallyingStatistic:
         self._statistic = statistic
         self._lower = plan.space.lower
         self._upper = plan.space.upper
-        self.n_clipped: NDArray[np.int64] = np.zeros(plan.n_dimensions, dtype=np.int64)
-        self.n_unreadable: NDArray[np.int64] = np.zeros(plan.n_dimensions, dtype=np.int64)
+        self.n_clipped: Integers = np.zeros(plan.n_dimensions, dtype=np.int64)
+        self.n_unreadable: Integers = np.zeros(plan.n_dimensions, dtype=np.int64)
         self._lock = Lock()
 
     @property
@@ -55,12 +56,7 @@ class TallyingStatistic:
         return self._statistic.highest
 
     def add_records(
-        self,
-        records: Records,
-        *,
-        first_record: int,
-        sums: NDArray[np.int64],
-        engine: SketchEngine,
+        self, records: Records, *, first_record: int, sums: Integers, engine: SketchEngine
     ) -> int:
         """Add the records and count their clipped values; see ``Statistic``."""
         n_unsketchable = self._statistic.add_records(
@@ -72,7 +68,7 @@ class TallyingStatistic:
             self.n_unreadable += n_unreadable
         return n_unsketchable
 
-    def _count(self, records: Records) -> NDArray[np.int64]:
+    def _count(self, records: Records) -> Integers:
         """Count the values outside of each dimension, infinite ones among them."""
         if isinstance(records, Columns):
             bounds = zip(records.columns, self._lower, self._upper, strict=True)
@@ -84,12 +80,10 @@ class TallyingStatistic:
         return total
 
 
-def _count_outside(
-    values: NDArray[np.floating], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def _count_outside(values: NDArray[np.floating], low: Floats, high: Floats) -> Integers:
     outside = (values < low) | (values > high)
     # Most chunks have none, and this check is cheaper than the count.
     if not outside.any():
         return np.zeros(values.shape[1:], dtype=np.int64)
-    counts: NDArray[np.int64] = np.sum(outside, axis=0, dtype=np.int64)
+    counts: Integers = np.sum(outside, axis=0, dtype=np.int64)
     return counts

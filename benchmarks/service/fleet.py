@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from numpy.typing import NDArray
 
 from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import (
     Dimension,
@@ -137,11 +137,11 @@ class Fleet:
         return [BenchDevice(number) for number in range(self.n_devices)]
 
     @cached_property
-    def releases(self) -> NDArray[np.int64]:
+    def releases(self) -> Integers:
         """Noised sums: shape ``(N_RELEASES, D)``, int64."""
         return np.stack([self._release(seed) for seed in range(N_RELEASES)])
 
-    def _release(self, seed: int) -> NDArray[np.int64]:
+    def _release(self, seed: int) -> Integers:
         rng = np.random.default_rng(seed)
         accumulator = SketchAccumulator(self.plan.statistic_of(b"benchmark"))
         accumulator.add(rng.normal(size=(self.n_records, 2)))
@@ -200,7 +200,7 @@ class Fleet:
             for device in self.devices:
                 yield self.sign(device, sequence)
 
-    def sum_exactly(self, messages: Iterable[Signed]) -> NDArray[np.int64]:
+    def sum_exactly(self, messages: Iterable[Signed]) -> Integers:
         """Return the exact sum of messages: shape ``(n_totals,)``, int64."""
         counts = Counter((message.header.block or 0, message.release) for message in messages)
         whole = np.zeros(self.layout.n_totals, dtype=np.int64)

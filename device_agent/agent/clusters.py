@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.agent.dry_run import without_lock
 from sfumato.device_agent.agent.trusted import TrustedResult, load_trusted
@@ -27,6 +26,7 @@ from sfumato.device_agent.sources.settings import SourceSettings, StreamSettings
 from sfumato.device_agent.sources.stdin_source import StdinSettings
 from sfumato.device_agent.store.database import check_folder, open_database
 from sfumato.device_agent.store.identity import require_identity
+from sfumato.shared.arrays import Bools, Floats, Integers
 from sfumato.shared.errors import ConfigError, NotFoundError
 from sfumato.shared.plan import SketchPlan, decode_plan
 from sfumato.shared.reading import Block, FileLayout, LineCutter, naming
@@ -56,10 +56,10 @@ class Labels:
         Shape ``(n,)``: whether a value lies out of the plan's bounds, where it was clipped to.
     """
 
-    clusters: NDArray[np.int64]
-    distances: NDArray[np.float64]
-    are_far: NDArray[np.bool_] | None
-    are_outside: NDArray[np.bool_]
+    clusters: Integers
+    distances: Floats
+    are_far: Bools | None
+    are_outside: Bools
 
     def describe(self, i: int) -> str:
         """Return the doubts about a record's cluster; empty if there is none."""
@@ -80,13 +80,13 @@ class Labeller:
         self._plan = plan
         self._scale = _find_units(plan)
         self._centroids = plan.space.encoder.encode_answers(np.array(result.centroids))
-        self._spreads: NDArray[np.float64] | None = None
+        self._spreads: Floats | None = None
         if result.spreads is not None:
             # A spread of zero is below what a quantised value can show.
             step = np.array([(axis.upper - axis.lower) for axis in plan.axes]) / 65534.0
             self._spreads = np.maximum(np.array(result.spreads), step)
 
-    def find(self, values: NDArray[np.float64]) -> Labels:
+    def find(self, values: Floats) -> Labels:
         """Return the clusters of records.
 
         Parameters
@@ -116,7 +116,7 @@ class Labeller:
         )
 
 
-def _find_units(plan: SketchPlan) -> NDArray[np.float64]:
+def _find_units(plan: SketchPlan) -> Floats:
     """Return the units of distances, as the decoder has them: a grid states no scale."""
     if plan.kind != "grid":
         return plan.scale
@@ -220,7 +220,7 @@ def label_csv(
 
 def follow_stream(
     task: LabelTask, stream: StreamSettings
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], Labels]]:
+) -> Iterator[tuple[Floats, Floats, Labels]]:
     """Yield times, values and labels of a stream's records from its beginning, until stopped.
 
     The agent's own place in the source stays, and no file is locked.

@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.settings.owner_tables import CheckTable
 from sfumato.device_agent.sources import (
@@ -27,6 +26,7 @@ from sfumato.device_agent.sources import (
 from sfumato.device_agent.sources.settings import LocalSettings, StreamSettings
 from sfumato.device_agent.sources.shown_rows import ShownRow
 from sfumato.device_agent.windows import WindowCutter, WindowState
+from sfumato.shared.arrays import Floats
 from sfumato.shared.plan import Dimension, SketchPlan
 from sfumato.shared.plan.catalogue import find_usual_bounds
 from sfumato.shared.wire import CLOCK_LEEWAY_S, format_time
@@ -239,8 +239,8 @@ class Sampler:
         self._plan = plan
         self._most = limits.records
         self._now = now
-        self._values: list[NDArray[np.float64]] = []
-        self._timestamps: list[NDArray[np.float64]] = []
+        self._values: list[Floats] = []
+        self._timestamps: list[Floats] = []
         self._n_records = 0
 
     @property
@@ -356,7 +356,7 @@ class Sampler:
             ),
         )
 
-    def _find_steps(self, values: NDArray[np.float64]) -> list[int | None]:
+    def _find_steps(self, values: Floats) -> list[int | None]:
         """Return the step of each dimension of one record; that of a category is its level.
 
         None for a missing value, which some statistics count.
@@ -386,7 +386,7 @@ def _find_zone_statement(form: str, rows: Sequence[ShownRow]) -> bool | None:
 
 
 def _examine_column(
-    dimension: Dimension, stream: StreamSettings, values: NDArray[np.float64], box: SearchBox
+    dimension: Dimension, stream: StreamSettings, values: Floats, box: SearchBox
 ) -> ColumnSample:
     # A number that is no level is as good as none.
     readable = values[~np.isnan(dimension.encoding.transform(values))]

@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.agent.dry_run import (
     CONSUMES,
@@ -31,6 +30,7 @@ from sfumato.device_agent.sources import KnownPosition
 from sfumato.device_agent.sources.settings import StreamSettings
 from sfumato.device_agent.store.joined import Joined, load_joined, save_joined
 from sfumato.device_agent.store.key import key_folder
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError, RecordError, SketchError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire import CLOCK_LEEWAY_S
@@ -241,7 +241,7 @@ class FirstTimes:
         self.is_open = _times_matter(device.plan) and not device.plan.hides_counts and not is_seen
         """Whether the first records are still awaited."""
 
-    def require_readable(self, timestamps: NDArray[np.float64], *, now: float) -> None:
+    def require_readable(self, timestamps: Floats, *, now: float) -> None:
         """Check the times of the first records, and note that they are readable.
 
         Raises

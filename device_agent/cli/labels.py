@@ -11,14 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.reading.csv_lines import write_lines
 from sfumato.shared.wire import format_time
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from sfumato.device_agent.agent.clusters import Labels, LabelTask
     from sfumato.device_agent.agent.exchange.published_result import PullReport
     from sfumato.device_agent.agent.trusted import TrustedResult
@@ -110,9 +108,7 @@ def _write_lines(
 
 
 def _write_records(
-    task: LabelTask,
-    found: Iterator[tuple[NDArray[np.float64], NDArray[np.float64], Labels]],
-    as_json: bool,
+    task: LabelTask, found: Iterator[tuple[Floats, Floats, Labels]], as_json: bool
 ) -> Iterator[str]:
     dimensions, number = task.plan.dimensions, 0
     if not as_json:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.sources.interface import FileCopy, Guarantee, RecordBatch, RecordSource
 from sfumato.device_agent.sources.mapping import RecordMapping
@@ -29,13 +28,11 @@ from sfumato.device_agent.sources.positions import (
 )
 from sfumato.device_agent.sources.settings import Join, SourceSettings, StreamSettings, find_source
 from sfumato.device_agent.sources.shown_rows import RowKeeper
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.errors import LedgerError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.reading.records import NAN, make_table
 from sfumato.shared.wire import CLOCK_LEEWAY_S
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 BATCH_RECORDS = 4096
 _MERGED = 1 << 16

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.sources.interface import RecordBatch
 from sfumato.device_agent.sources.positions import Position
+from sfumato.shared.arrays import Bools
 from sfumato.shared.reading import RecordTable
 from sfumato.shared.reading.records import LARGEST_ID, NAN, NO_ID
 
@@ -37,9 +37,7 @@ class GrowingIds:
         self.n_dropped = 0
         self.n_unknown = 0
 
-    def make_batch(
-        self, table: RecordTable, doubtful: NDArray[np.bool_] | None = None
-    ) -> RecordBatch | None:
+    def make_batch(self, table: RecordTable, doubtful: Bools | None = None) -> RecordBatch | None:
         """Return the records that are new, or None if there are none.
 
         A record without an id, which is a whole number from 0 to ``LARGEST_ID``, keeps its place

@@ -43,12 +43,12 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.sources.mapping import ReadingReport, RecordMapping
 from sfumato.device_agent.sources.positions import DigestKey, KnownPosition, Position, SourceChanges
 from sfumato.device_agent.sources.settings import SourceSettings, StreamSettings
 from sfumato.device_agent.sources.shown_rows import RowKeeper
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.errors import ConfigError, LedgerError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.reading import LineParser, RecordTable
@@ -74,11 +74,11 @@ class RecordBatch:
         Shape ``(n,)``: which kind a record is, where a stream joins messages of several.
     """
 
-    values: NDArray[np.float64]
-    timestamps: NDArray[np.float64]
+    values: Floats
+    timestamps: Floats
     position_after: Callable[[int], Position]
     beside: Callable[[], tuple[Position, ...]] = tuple
-    kinds: NDArray[np.int64] | None = None
+    kinds: Integers | None = None
 
     @classmethod
     def of_table(cls, table: RecordTable, position_after: Callable[[int], Position]) -> RecordBatch:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.sources.interface import RecordBatch
 from sfumato.device_agent.sources.local_source import LocalSource
@@ -21,6 +20,7 @@ from sfumato.device_agent.sources.positions import (
     refuse_changed,
 )
 from sfumato.device_agent.sources.settings import LocalSettings, TextSettings
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.file_identity import identify
 from sfumato.shared.reading import (
@@ -80,9 +80,7 @@ class LineBatcher:
         """True if every line was handed out."""
         return self._block is None
 
-    def read(
-        self, fetch: Callable[[], Block | None]
-    ) -> tuple[RecordTable, NDArray[np.int64]] | None:
+    def read(self, fetch: Callable[[], Block | None]) -> tuple[RecordTable, Integers] | None:
         """Return the next records and the offset behind each, or None when there are none.
 
         Parameters
@@ -96,7 +94,7 @@ class LineBatcher:
             The header lacks a column.
         """
         tables: list[RecordTable] = []
-        offsets: list[NDArray[np.int64]] = []
+        offsets: list[Integers] = []
         n_records = 0
         while n_records < BATCH_RECORDS:
             self._block = self._block or fetch()

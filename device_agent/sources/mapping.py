@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.sources.settings import (
     FieldSettings,
@@ -18,6 +17,7 @@ from sfumato.device_agent.sources.settings import (
     find_zone,
 )
 from sfumato.device_agent.sources.shown_rows import RowKeeper
+from sfumato.shared.arrays import Bools, Integers
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.plan.quantities import Conversion
@@ -240,9 +240,9 @@ class RecordMapping:
                 report.add_untimed(places[i], self.fields.time.name)
         return replace(table, values=values)
 
-    def _find_read(self, kinds: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _find_read(self, kinds: Integers) -> Bools:
         """Return which values of records are read: shape ``(n, d)``."""
-        is_read: NDArray[np.bool_] = (kinds != NO_KIND)[:, np.newaxis]
+        is_read: Bools = (kinds != NO_KIND)[:, np.newaxis]
         if self._is_joined:
             d = len(self.fields.values)
             is_read = is_read & ((kinds % d)[:, np.newaxis] == np.arange(d))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats
 from sfumato.shared.reading import RecordTable
 
 N_FIRST, N_BAD = 5, 2
@@ -65,8 +65,8 @@ class RowKeeper:
 
     def add(
         self,
-        raw: NDArray[np.float64],
-        values: NDArray[np.float64],
+        raw: Floats,
+        values: Floats,
         table: RecordTable,
         places: Sequence[int],
         read_texts: Callable[[int], Sequence[str] | None] | None,
@@ -101,9 +101,9 @@ class RowKeeper:
 
 def _make_row(
     i: int,
-    raw: NDArray[np.float64],
-    values: NDArray[np.float64],
-    timestamps: NDArray[np.float64],
+    raw: Floats,
+    values: Floats,
+    timestamps: Floats,
     places: Sequence[int],
     read_texts: Callable[[int], Sequence[str] | None] | None,
 ) -> ShownRow:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.sources import Position
 from sfumato.device_agent.store.database import note_later, transaction, truncate_log
@@ -17,6 +16,7 @@ from sfumato.device_agent.store.outbox import insert_sketch
 from sfumato.device_agent.store.positions import write_positions
 from sfumato.device_agent.store.schema import write_sealed
 from sfumato.device_agent.windows import WindowState
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import LedgerError, StoreError
 from sfumato.shared.privacy import Origin, PrivacyEvent
 
@@ -52,7 +52,7 @@ class StreamState:
     n_unsketchable: int = 0
     block: int = 0
     # Kept out of messages and tracebacks.
-    sums: NDArray[np.int64] | None = field(default=None, repr=False)
+    sums: Integers | None = field(default=None, repr=False)
     suspended: str | None = None
 
     def require_not_suspended(self) -> None:
@@ -72,7 +72,7 @@ class SlotSum:
     slot: int
     n_records: int = field(repr=False)
     # Kept out of messages and tracebacks, as is the number.
-    sums: NDArray[np.int64] = field(repr=False)
+    sums: Integers = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

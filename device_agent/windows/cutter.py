@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sfumato.shared.arrays import Bools, Floats
 from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import CLOCK_LEEWAY_S
 
@@ -111,17 +109,15 @@ class WindowCutter:
         """True if slots decide; otherwise counts alone do."""
         return self.rule.kind == "time"
 
-    def find_inside(self, timestamps: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+    def find_inside(self, timestamps: Floats) -> Bools | None:
         """Return which records may join a window by their times; None where all may."""
         inside = self.rule.find_inside(timestamps) if self.is_bounded else None
         if not self.begins:
             return inside
-        is_own: NDArray[np.bool_] = timestamps >= self.rule.slot_bounds(self.begins)[0]
+        is_own: Bools = timestamps >= self.rule.slot_bounds(self.begins)[0]
         return is_own if inside is None else inside & is_own
 
-    def cut(
-        self, state: WindowState, timestamps: NDArray[np.float64], *, now: float
-    ) -> Iterator[Cut]:
+    def cut(self, state: WindowState, timestamps: Floats, *, now: float) -> Iterator[Cut]:
         """Cut records into runs that end where a window closes; the last run may leave it open.
 
         Parameters
@@ -197,7 +193,7 @@ class WindowCutter:
     def _most(self) -> int:
         return self.most_records if self.by_time else self.rule.length
 
-    def _slots(self, timestamps: NDArray[np.float64], now: float) -> Iterator[int | None]:
+    def _slots(self, timestamps: Floats, now: float) -> Iterator[int | None]:
         if not self.by_time:
             yield from (None for _ in timestamps)
             return

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.windows.clocks import Clocks, describe_difference, describe_uncertain
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.errors import BudgetExceededError
 from sfumato.shared.plan import SketchPlan, WindowRule
 
@@ -103,9 +103,7 @@ class SlotSchedule:
         is_over = self.find_due(due.stop, clocks=clocks.closing)
         return describe_uncertain(clocks) if is_over else None
 
-    def assign(
-        self, timestamps: NDArray[np.float64], *, next_slot: int, last_slot: int
-    ) -> NDArray[np.int64]:
+    def assign(self, timestamps: Floats, *, next_slot: int, last_slot: int) -> Integers:
         """Return the slot of each record.
 
         A record that is late, or of unknown time, joins the lowest slot that is not released; one
@@ -125,7 +123,7 @@ class SlotSchedule:
             Shape ``(n,)``, int64; ``LEFT_OUT`` for records that join none.
         """
         found = np.floor((timestamps - self.rule.origin) / self.rule.length_s)
-        slots: NDArray[np.float64] = np.nan_to_num(found, nan=next_slot)
+        slots: Floats = np.nan_to_num(found, nan=next_slot)
         joined = np.clip(slots, next_slot, last_slot).astype(np.int64)
         if not self.is_bounded:
             return joined

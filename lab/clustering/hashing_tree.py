@@ -27,16 +27,9 @@ from sfumato.lab.clustering.local_method import (
     require_tally,
     restore_units,
 )
-from sfumato.lab.clustering.unary import (
-    BLANK,
-    Bytes,
-    Floats,
-    Integers,
-    UnaryLaw,
-    choose_unary_law,
-    require_reports,
-)
+from sfumato.lab.clustering.unary import BLANK, Bytes, UnaryLaw, choose_unary_law, require_reports
 from sfumato.learning.clustering.weighted_points import cluster_weighted, project_on_simplex
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.seeds import WordStream
 from sfumato.shared.errors import PlanError

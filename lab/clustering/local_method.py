@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.lab.clustering.unary import Bytes, Floats, Integers, UnaryLaw
+from sfumato.lab.clustering.unary import Bytes, UnaryLaw
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core import Quantiser
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import PlanError

@@ -16,14 +16,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Bools, Floats, Integers
 from sfumato.shared.errors import PlanError, PrivacyError
 from sfumato.shared.privacy.circle import floor_exp
 from sfumato.shared.privacy.mechanism import require_epsilon
 from sfumato.shared.privacy.samplers import UNIT, UNIT_BITS, RandomSource
 
 Bytes = NDArray[np.uint8]
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 WORD_BITS: Final = 32
 """A bit of a report is decided by a random word of so many bits."""
@@ -136,11 +135,11 @@ class UnaryLaw:
             reports[part] = np.packbits(bits, axis=1, bitorder="little")
         return reports
 
-    def _draw_bits(self, symbols: Integers, source: RandomSource) -> NDArray[np.bool_]:
+    def _draw_bits(self, symbols: Integers, source: RandomSource) -> Bools:
         shape = (symbols.size, self.n_symbols)
         drawn = source.draw_bytes(symbols.size * self.n_symbols * self.bits // 8)
         words = np.frombuffer(drawn, dtype=f"<u{self.bits // 8}").reshape(shape)
-        bits: NDArray[np.bool_] = words < self.threshold
+        bits: Bools = words < self.threshold
         # A blank computes the bit of symbol 0 as well, and keeps the one that it has.
         own = (np.arange(symbols.size), np.maximum(symbols, 0))
         bits[own] = np.where(symbols == BLANK, bits[own], words[own] < self._half)

@@ -37,12 +37,11 @@ from sfumato.lab.generative.network_mixture import (
 from sfumato.lab.generative.networks.clipping import Clipping
 from sfumato.lab.generative.networks.fixed_point import MOST_FEATURES
 from sfumato.lab.generative.partition import FeatureMap, KernelPartition
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
 from sfumato.shared.system import SystemSource
-
-Floats = NDArray[np.float64]
 
 _MOST_ROUNDS: Final = 1000
 _MOST_KERNEL_FEATURES: Final = 4000
@@ -196,7 +195,7 @@ class NetworkMixture(StoredModel):
 
     def _draw_sums(
         self, design: NetworkDesign, rows: Floats, places: NDArray[np.intp] | None
-    ) -> NDArray[np.int64]:
+    ) -> Integers:
         rng = np.random.default_rng(design.seed)
         return design.release(rows, places, SystemSource(), rng)
 
@@ -309,7 +308,7 @@ class NetworkMixture(StoredModel):
     # ---- after the release ----
 
     def _read_release(
-        self, names: Sequence[str], public: Mapping[str, Any], sums: NDArray[np.int64]
+        self, names: Sequence[str], public: Mapping[str, Any], sums: Integers
     ) -> tuple[float, Sequence[PrivacyEvent]]:
         design = self._make_design(names)
         if any(public[key] != value for key, value in design.stated.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Literal
 
-from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
+from sfumato.analyst.estimators.clustering import ClusteringEstimator
 from sfumato.analyst.estimators.declaration import estimator
 from sfumato.analyst.estimators.inputs import Exact, read_number
 from sfumato.lab.clustering.kvariates import KVariatesMethod
@@ -14,6 +14,7 @@ from sfumato.lab.clustering.privgene import PrivGeneMethod
 from sfumato.lab.clustering.published_cover import PublishedCoverMethod
 from sfumato.lab.clustering.sample_aggregate import SampleAggregateMethod
 from sfumato.learning.clustering.methods.contract import Method
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import ConfigError
 
 METHODS = ("privgene", "sample-aggregate", "k-variates", "local-search", "cover")

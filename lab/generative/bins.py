@@ -10,11 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core.quantise import STEPS, Quantiser
 from sfumato.shared.errors import ConfigError
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 MOST_CELLS: Final = 1 << 20
 """Cells of a table over all columns: 8 MiB of counts."""

@@ -21,8 +21,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.lab.generative.bins import Bins, Floats, Integers, count_boxes
+from sfumato.lab.generative.bins import Bins, count_boxes
 from sfumato.learning.clustering.methods.contract import Answer, Curator, Round
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.errors import ConfigError, DecodingError
 from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
 from sfumato.shared.privacy.selection import PermuteAndFlip

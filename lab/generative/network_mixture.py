@@ -32,12 +32,10 @@ from sfumato.lab.generative.networks.training import (
 from sfumato.lab.generative.networks.vae import VariationalAutoencoder
 from sfumato.lab.generative.partition import KernelPartition, assign
 from sfumato.lab.generative.wide_gaussian import WideGaussian
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core.quantise import STEPS, Quantiser
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.samplers import RandomSource
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 NETWORKS: Final = ("vae", "rbm")
 MOST_PARTS: Final = 1000

@@ -20,9 +20,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.lab.generative.bins import Bins, Floats, Integers
+from sfumato.lab.generative.bins import Bins
 from sfumato.learning.clustering.methods.contract import Answer, Curator, Round
 from sfumato.learning.clustering.weighted_points import project_on_simplex
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core.statistics.interface import count_records_moved
 from sfumato.shared.errors import ConfigError, DecodingError
 from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
@@ -179,12 +180,12 @@ class PairTreeDesign:
             counts += np.rint(ones.T @ ones).astype(np.int64)
         return counts
 
-    def cut_table(self, counts: NDArray[np.int64], pair: Pair) -> Integers:
+    def cut_table(self, counts: Integers, pair: Pair) -> Integers:
         """Return the table of a pair of columns: shape ``(B, B')``."""
         rows, columns = (slice(self._starts[i], self._starts[i + 1]) for i in pair)
         return counts[rows, columns]
 
-    def cut_columns(self, values: NDArray[np.int64]) -> list[Integers]:
+    def cut_columns(self, values: Integers) -> list[Integers]:
         """Return the histograms behind each other as those of the columns."""
         return np.split(values, self._starts[1:-1])
 

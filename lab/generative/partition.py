@@ -17,13 +17,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core.features import AMPLITUDE, PHASES, feature_table
 from sfumato.shared.core.frequencies import FrequencyMatrix, RadiusLaw, draw_frequencies
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.errors import ConfigError
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _COUNT_SHARE: Final = Fraction(1, 10)
 """The share of a round's squared mu that counts get."""

@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.privacy.mechanisms.gaussian import make_large_sigma_error
 from sfumato.shared.privacy.samplers import RandomSource
 
@@ -78,7 +79,7 @@ class WideGaussian:
         """The variance, up to a relative error below 10^-50."""
         return WIDTH**2 * (1 + sum(each**2 for each in self.multipliers))
 
-    def draw(self, source: RandomSource, count: int) -> NDArray[np.int64]:
+    def draw(self, source: RandomSource, count: int) -> Integers:
         """Draw independent variates: shape ``(count,)``."""
         drawn = np.empty(count, dtype=np.int64)
         table = load_table()

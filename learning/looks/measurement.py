@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from sfumato.learning.looks.noise import LookNoise
 from sfumato.learning.looks.refinement import Estimate, combine
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import ClustersStatistic
-from sfumato.shared.core.statistics.clusters import Integers
 
 Floats = NDArray[np.float64]
 _PHANTOM_RATE = 0.05

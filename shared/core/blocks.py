@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core.seeds import WordStream, draw_bytes
 from sfumato.shared.errors import PlanError
 
@@ -50,7 +50,7 @@ class FrequencyBlocks:
         return self.n_frequencies // self.frequencies_per_sketch
 
     @cached_property
-    def members(self) -> NDArray[np.int64]:
+    def members(self) -> Integers:
         """The features of each block: shape ``(B, r)``, ascending in each row.
 
         Features are sorted by one 64-bit word each, and cut into blocks; equal words keep their
@@ -63,7 +63,7 @@ class FrequencyBlocks:
         return members
 
     @cached_property
-    def block_of(self) -> NDArray[np.int64]:
+    def block_of(self) -> Integers:
         """The block of each feature: shape ``(m,)``."""
         block_of = np.empty(self.n_frequencies, dtype=np.int64)
         block_of[self.members] = np.arange(self.n_blocks)[:, None]

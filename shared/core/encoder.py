@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.shared.core.logarithm import Floats, compress, expand
+from sfumato.shared.arrays import Floats
+from sfumato.shared.core.logarithm import compress, expand
 from sfumato.shared.core.masks import split_at_blocks
 from sfumato.shared.core.records import Columns, Records, require_records
 from sfumato.shared.errors import PlanError

@@ -15,7 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.shared.core.logarithm import Floats, compute_log
+from sfumato.shared.arrays import Bools, Floats, Integers
+from sfumato.shared.core.logarithm import compute_log
 from sfumato.shared.core.quantise import STEPS, Quantiser
 from sfumato.shared.core.seeds import WordStream
 from sfumato.shared.errors import PlanError
@@ -84,10 +85,10 @@ class RadiusLaw:
                 fix="narrow the range, or raise sigma_high",
             )
 
-    def is_tail(self, n_frequencies: int) -> NDArray[np.bool_]:
+    def is_tail(self, n_frequencies: int) -> Bools:
         """Return the features whose sigma is in the tail: bool, shape ``(m,)``."""
         ends = np.floor(np.arange(n_frequencies + 1) * self.tail_share)
-        is_tail: NDArray[np.bool_] = ends[1:] > ends[:-1]
+        is_tail: Bools = ends[1:] > ends[:-1]
         return is_tail
 
 
@@ -115,7 +116,7 @@ class FrequencyMatrix:
         """The number of frequencies m."""
         return int(self.turns.shape[1])
 
-    def select(self, features: NDArray[np.int64]) -> FrequencyMatrix:
+    def select(self, features: Integers) -> FrequencyMatrix:
         """Return the frequencies of some features: shape ``(r,)``, feature numbers."""
         return FrequencyMatrix(turns=self.turns[:, features], bits=self.bits)
 

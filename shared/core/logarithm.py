@@ -7,9 +7,8 @@ processors. Here the logarithm is a fixed sequence of correctly rounded operatio
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from sfumato.shared.arrays import Floats
 
 LN2 = 0.6931471805599453
 _LOG2_E = 1.4426950408889634

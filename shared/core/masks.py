@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core.seeds import draw_bytes
 from sfumato.shared.errors import PlanError
 
@@ -86,7 +87,7 @@ class MaskSchedule:
         """Groups of features, m / r."""
         return self.n_frequencies // self.measurements_per_record
 
-    def assign_groups(self, first_record: int, count: int) -> NDArray[np.int64]:
+    def assign_groups(self, first_record: int, count: int) -> Integers:
         """Return the group of each of ``count`` records from counter ``first_record`` on.
 
         Shape ``(count,)``, int64, below :attr:`n_groups`: the high word of a 64-bit by 64-bit
@@ -99,7 +100,7 @@ class MaskSchedule:
         carry = (low * n_groups) >> np.uint64(32)
         return ((high * n_groups + carry) >> np.uint64(32)).astype(np.int64)
 
-    def permute_features(self, block: int) -> NDArray[np.int64]:
+    def permute_features(self, block: int) -> Integers:
         """Return the groups of a block: shape ``(n_groups, r)``, int64, feature numbers.
 
         Feature numbers are sorted by one 64-bit word each; equal words keep their order.
@@ -108,7 +109,7 @@ class MaskSchedule:
 
 
 @lru_cache(maxsize=8)
-def _permute(schedule: MaskSchedule, block: int) -> NDArray[np.int64]:
+def _permute(schedule: MaskSchedule, block: int) -> Integers:
     m = schedule.n_frequencies
     index = np.uint64(block) * np.uint64(m) + np.arange(m, dtype=np.uint64)
     order = np.argsort(mix(schedule.permutation_key, index), kind="stable")

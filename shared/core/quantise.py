@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.shared.arrays import Bools, Floats
 from sfumato.shared.core.records import Columns, Records, list_parts, require_records
 from sfumato.shared.errors import PlanError
 
@@ -28,8 +29,8 @@ class Quantiser:
         Shape ``(d,)``, float64, data units; ``half_width`` is positive.
     """
 
-    centre: NDArray[np.float64]
-    half_width: NDArray[np.float64]
+    centre: Floats
+    half_width: Floats
 
     @classmethod
     def from_bounds(cls, lower: ArrayLike, upper: ArrayLike) -> Quantiser:
@@ -59,9 +60,7 @@ class Quantiser:
         """The number of dimensions d."""
         return int(self.centre.size)
 
-    def quantise(
-        self, records: NDArray[np.floating]
-    ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+    def quantise(self, records: NDArray[np.floating]) -> tuple[NDArray[np.int16], Bools]:
         """Quantise records.
 
         Parameters
@@ -81,20 +80,16 @@ class Quantiser:
             The array is not two-dimensional with d columns, or not of a floating-point type.
         """
         steps, present = self.quantise_values(records)
-        sketchable: NDArray[np.bool_] = np.logical_and.reduce(present, axis=1)
+        sketchable: Bools = np.logical_and.reduce(present, axis=1)
         steps[~sketchable] = 0
         return steps, sketchable
 
-    def quantise_parts(
-        self, records: Records
-    ) -> Iterator[tuple[NDArray[np.int16], NDArray[np.bool_]]]:
+    def quantise_parts(self, records: Records) -> Iterator[tuple[NDArray[np.int16], Bools]]:
         """Yield records or columns in parts as :meth:`quantise_values` returns them."""
         for part in list_parts(records, self.n_dimensions):
             yield self.quantise_values(part.to_array() if isinstance(part, Columns) else part)
 
-    def quantise_values(
-        self, records: NDArray[np.floating]
-    ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+    def quantise_values(self, records: NDArray[np.floating]) -> tuple[NDArray[np.int16], Bools]:
         """Quantise values, each by itself: zero where one is not finite; else as :meth:`quantise`.
 
         Returns
@@ -104,7 +99,7 @@ class Quantiser:
         """
         require_records(records, self.n_dimensions)
         x = records.astype(np.float64)
-        present: NDArray[np.bool_] = np.isfinite(x)
+        present: Bools = np.isfinite(x)
         scale = STEPS / self.half_width
         with np.errstate(over="ignore", invalid="ignore"):
             steps = (x - self.centre) * scale

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import RecordError
 
 _TYPES = (np.dtype(np.float64), np.dtype(np.float32))
@@ -34,7 +35,7 @@ class Columns:
         """Return some of the records, as views."""
         return Columns(tuple(column[rows] for column in self.columns))
 
-    def to_array(self) -> NDArray[np.float64]:
+    def to_array(self) -> Floats:
         """Return a copy of shape ``(n, d)``, float64."""
         return np.stack([column.astype(np.float64) for column in self.columns], axis=1)
 

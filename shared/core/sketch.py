@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core.engines import SketchEngine, default_engine
 from sfumato.shared.core.records import Records
 from sfumato.shared.core.statistics import Statistic
@@ -44,7 +44,7 @@ class SketchAccumulator:
         engine: SketchEngine | None = None,
     ) -> None:
         self.statistic = statistic
-        self.sums: NDArray[np.int64] = np.zeros(statistic.n_coordinates, dtype=np.int64)
+        self.sums: Integers = np.zeros(statistic.n_coordinates, dtype=np.int64)
         self.n_records = 0
         self.n_unsketchable = 0
         self._first_record = first_record
@@ -56,7 +56,7 @@ class SketchAccumulator:
         statistic: Statistic,
         *,
         first_record: int,
-        sums: NDArray[np.int64],
+        sums: Integers,
         n_records: int,
         n_unsketchable: int,
         engine: SketchEngine | None = None,
@@ -117,7 +117,7 @@ class SketchAccumulator:
                 fix="close the window earlier",
             )
 
-    def _add_part(self, sums: NDArray[np.int64], n_records: int, n_unsketchable: int) -> None:
+    def _add_part(self, sums: Integers, n_records: int, n_unsketchable: int) -> None:
         self.sums += sums
         self.n_records += n_records
         self.n_unsketchable += n_unsketchable

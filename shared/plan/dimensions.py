@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import (
     Columns,
     DimensionEncoding,
@@ -107,7 +107,7 @@ class Dimension:
         return self.lower, self.upper
 
     @property
-    def scaled_bounds(self) -> NDArray[np.float64]:
+    def scaled_bounds(self) -> Floats:
         """The bounds on the dimension's scale, shape ``(2,)``."""
         ends = np.array(self.bounds)
         return ends if self.transform is None else compress(ends, self.transform.resolution)
@@ -188,29 +188,29 @@ class RecordSpace:
         return Quantiser.from_bounds(*self.encoder.transform_bounds(*self._bounds))
 
     @cached_property
-    def lower(self) -> NDArray[np.float64]:
+    def lower(self) -> Floats:
         """The lower bounds of the columns, shape ``(d,)``, data units; NaN for a category."""
         return np.array(self._bounds[0], dtype=np.float64)
 
     @cached_property
-    def upper(self) -> NDArray[np.float64]:
+    def upper(self) -> Floats:
         """The upper bounds, as :attr:`lower`."""
         return np.array(self._bounds[1], dtype=np.float64)
 
     @cached_property
-    def scale(self) -> NDArray[np.float64]:
+    def scale(self) -> Floats:
         """The guess of the spread along each axis, shape ``(d',)``; 1 for a level."""
         return self.encoder.encode_scale([each.scale for each in self.dimensions])
 
-    def place(self, records: NDArray[np.float64]) -> NDArray[np.float64]:
+    def place(self, records: Floats) -> Floats:
         """Return records on the axes, clipped to the box: shapes ``(n, d)`` and ``(n, d')``."""
         encoded = self.encoder.encode(records)
         points = encoded.to_array() if isinstance(encoded, Columns) else encoded
         lower, upper = zip(*((axis.lower, axis.upper) for axis in self.axes), strict=True)
-        clipped: NDArray[np.float64] = np.clip(points, lower, upper)
+        clipped: Floats = np.clip(points, lower, upper)
         return clipped
 
-    def to_records(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    def to_records(self, points: Floats) -> Floats:
         """Return the records of points on the axes: shapes ``(n, d')`` and ``(n, d)``.
 
         A category takes the level of its largest coordinate.

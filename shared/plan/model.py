@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Bools, Floats, Integers
 from sfumato.shared.core import FrequencyBlocks, FrequencyMatrix, Quantiser, RadiusLaw, Statistic
 from sfumato.shared.errors import PlanError, WrongStatisticError
 from sfumato.shared.plan.campaign import Campaign
@@ -144,7 +144,7 @@ class SketchPlan:
         return self.blocks.n_blocks > 1
 
     @cached_property
-    def places(self) -> NDArray[np.int64]:
+    def places(self) -> Integers:
         """The coordinates of a sum that a sketch of each block carries: shape ``(B, n)``."""
         return self.statistic.find_places(self.space)
 
@@ -158,7 +158,7 @@ class SketchPlan:
         """The least and the largest integer that a record adds to a coordinate."""
         return self.statistic.bound_values(self.space)
 
-    def find_sketchable(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def find_sketchable(self, values: Floats) -> Bools:
         """Return which records add to a sum; a histogram counts what is missing too.
 
         A value that is no level of a category is missing there.
@@ -371,7 +371,7 @@ class SketchPlan:
         return self.space.quantiser
 
     @property
-    def scale(self) -> NDArray[np.float64]:
+    def scale(self) -> Floats:
         """The public spread guess along each axis: shape ``(d',)``, on its scale."""
         return self.space.scale
 
@@ -422,7 +422,7 @@ class SketchPlan:
             return 0.0
         return self.n_noises * compute_count_variance(self.privacy_target, self.mechanism)
 
-    def finish_sum(self, sums: NDArray[np.int64], n_records: int) -> NDArray[np.int64]:
+    def finish_sum(self, sums: Integers, n_records: int) -> Integers:
         """Return the vector that is released with noise.
 
         The sum, and the scaled number of records where that is secret. Where the unit is a device,
@@ -442,7 +442,7 @@ class SketchPlan:
             Shape ``(n_coordinates,)``, int64.
         """
         if self.protects_devices:
-            mean: NDArray[np.int64] = np.sign(sums) * (np.abs(sums) // max(1, n_records))
+            mean: Integers = np.sign(sums) * (np.abs(sums) // max(1, n_records))
             return mean
         if not self.releases_count:
             return sums
@@ -454,9 +454,7 @@ class SketchPlan:
             return None
         return 1 if self.protects_devices else n_records
 
-    def draw_release(
-        self, sums: NDArray[np.int64], n_records: int, source: RandomSource
-    ) -> NDArray[np.int64]:
+    def draw_release(self, sums: Integers, n_records: int, source: RandomSource) -> Integers:
         """Return ``clip(S + noise)`` of an exact sum.
 
         Clipping to what a sketch of n records can hold is post-processing, and spares an honest
@@ -483,7 +481,7 @@ class SketchPlan:
         noisy = self.mechanism.add_noise(self.finish_sum(sums, n_records), source)
         return np.clip(noisy, *self.coordinate_limits(self.state_size(n_records)))
 
-    def saturate_sum(self, finished: NDArray[np.int64]) -> NDArray[np.int64]:
+    def saturate_sum(self, finished: Integers) -> Integers:
         """Clip a finished sum to what ``most_records`` records can add up to, before it is masked.
 
         It binds under add-remove-one alone, where a device never compares its records with the
@@ -553,9 +551,7 @@ class SketchPlan:
         largest = n_records * max(high, -low) + self.mechanism.noise_bound
         return min(self.coordinate_bound, largest)
 
-    def coordinate_limits(
-        self, n_records: int | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def coordinate_limits(self, n_records: int | None) -> tuple[Integers, Integers]:
         """Return the least and the largest value of each released coordinate: shapes ``(D,)``.
 
         Clipping to them is post-processing of the noised sum. Raises as

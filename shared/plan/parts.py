@@ -10,9 +10,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sfumato.shared.arrays import Bools, Floats
 from sfumato.shared.core.features import PHASES
 from sfumato.shared.errors import UnsupportedVersionError
 from sfumato.shared.privacy import CircularLaw
@@ -69,9 +67,9 @@ class WindowRule:
         first, last = sorted((self, other), key=lambda rule: rule.origin)
         return first.end is not None and last.kind == "time" and first.end <= last.origin
 
-    def find_inside(self, timestamps: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def find_inside(self, timestamps: Floats) -> Bools:
         """Return which records have a readable time from the origin on, and before the end."""
-        inside: NDArray[np.bool_] = timestamps >= self.origin
+        inside: Bools = timestamps >= self.origin
         return inside if self.end is None else inside & (timestamps < self.end)
 
     def slot_of(self, timestamp: float) -> int:

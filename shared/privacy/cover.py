@@ -19,14 +19,12 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.mechanism import require_epsilon
 from sfumato.shared.privacy.samplers import UNIT
 from sfumato.shared.privacy.sensitivity import NEIGHBOURINGS
-
-Floats = NDArray[np.float64]
 
 LARGEST_EXPONENT: Final = 2
 """Of a choice: beyond it a record decides nearly alone."""

@@ -6,9 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core.statistics.interface import count_records_moved
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.mechanism import PrivacyGuarantee
@@ -70,7 +68,7 @@ class NoisyHistogram:
         """
         return float(self.mechanism.scale) * math.log(self.n_cells)
 
-    def add_noise(self, counts: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+    def add_noise(self, counts: Integers, source: RandomSource) -> Integers:
         """Return the counts with fresh noise: shape ``(M,)``; a second call is a second release.
 
         Raises

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.samplers import RandomSource
 
@@ -157,7 +155,7 @@ class Mechanism(Hashable, Protocol):
         """
         ...
 
-    def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+    def add_noise(self, sums: Integers, source: RandomSource) -> Integers:
         """Return ``gain`` times ``sums`` plus fresh noise of mean 0, shape ``(2 m,)``, int64.
 
         A second call is a second release.

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Bools, Integers
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.sensitivity import require_neighbouring
 
@@ -87,7 +88,7 @@ class LatticePolygon:
         """Count the lattice points of t P for an integer ``t >= 0`` (Ehrhart polynomial)."""
         return self.area * t * t + self.boundary * t // 2 + 1
 
-    def contains(self, x: NDArray[np.int64], y: NDArray[np.int64], t: int) -> NDArray[np.bool_]:
+    def contains(self, x: Integers, y: Integers, t: int) -> Bools:
         """Return which points lie in t P; arrays of one shape."""
         low, high = _sorted_magnitudes(x, y)
         inside = np.ones(low.shape, dtype=np.bool_)
@@ -95,17 +96,15 @@ class LatticePolygon:
             inside &= p * high + q * low <= c * t
         return inside
 
-    def norm(self, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int64]:
+    def norm(self, x: Integers, y: Integers) -> Integers:
         """Return the least integer t with the point in t P; this norm is subadditive and even."""
         low, high = _sorted_magnitudes(x, y)
         steps = [-(-(p * high + q * low) // c) for p, q, c in self.facets]
-        least: NDArray[np.int64] = np.maximum.reduce(steps)
+        least: Integers = np.maximum.reduce(steps)
         return least
 
 
-def _sorted_magnitudes(
-    x: NDArray[np.int64], y: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _sorted_magnitudes(x: Integers, y: Integers) -> tuple[Integers, Integers]:
     a, b = np.abs(x), np.abs(y)
     return np.minimum(a, b), np.maximum(a, b)
 

@@ -17,6 +17,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Bools, Integers
+
 UNIT_BITS = 52
 UNIT = 1 << UNIT_BITS
 """Rates and probabilities are integers over 2^52."""
@@ -41,7 +43,7 @@ def draw_words(source: RandomSource, count: int) -> NDArray[np.uint64]:
     return np.frombuffer(source.draw_bytes(8 * count), dtype=np.uint64)
 
 
-def draw_below(source: RandomSource, n: int, count: int) -> NDArray[np.int64]:
+def draw_below(source: RandomSource, n: int, count: int) -> Integers:
     """Draw integers uniform on 0 .. n - 1 for ``1 <= n < 2^63``: shape ``(count,)``, dtype int64.
 
     Words beyond the largest multiple of n are drawn again, so the law is exact; a word is refused
@@ -59,7 +61,7 @@ def draw_below(source: RandomSource, n: int, count: int) -> NDArray[np.int64]:
     return (words % np.uint64(n)).astype(np.int64)
 
 
-def draw_below_each(source: RandomSource, limits: NDArray[np.int64]) -> NDArray[np.int64]:
+def draw_below_each(source: RandomSource, limits: Integers) -> Integers:
     """Draw integers uniform on 0 .. n - 1 for each n of ``limits``, as :func:`draw_below` does.
 
     Parameters
@@ -89,9 +91,7 @@ def draw_below_wide(source: RandomSource, n: int) -> int:
             return drawn % n
 
 
-def draw_bernoulli_exp(
-    source: RandomSource, rates: NDArray[np.int64], unit: int
-) -> NDArray[np.bool_]:
+def draw_bernoulli_exp(source: RandomSource, rates: Integers, unit: int) -> Bools:
     """Draw Bernoulli(exp(-u / unit)) for each u of ``rates``, ``0 <= u <= unit <= 2^52``.
 
     CKS Algorithm 1: the j-th test passes with probability ``(u / unit) / j``; the number of the
@@ -151,8 +151,8 @@ class Probability:
 
 
 def draw_below_probabilities(
-    source: RandomSource, probabilities: Sequence[Probability], chosen: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+    source: RandomSource, probabilities: Sequence[Probability], chosen: Integers
+) -> Bools:
     """Draw Bernoulli variates with chosen probabilities: shape of ``chosen``.
 
     A uniform real number lies below p iff its first word is less than that of p. If the words are
@@ -193,7 +193,7 @@ def _bits() -> tuple[Probability, ...]:
 
 def draw_exponent(
     source: RandomSource, count: int, *, lowest_bit: int = 0
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Integers, Integers]:
     """Draw X with ``P(X = x)`` proportional to ``exp(-x / 2^52)``, x a multiple of a power of two.
 
     The binary digits of such an X are independent, digit i one with probability
@@ -232,15 +232,15 @@ def draw_exponent(
     return low, high
 
 
-def draw_whole(source: RandomSource, count: int) -> NDArray[np.int64]:
+def draw_whole(source: RandomSource, count: int) -> Integers:
     """Draw V with ``P(V = v)`` proportional to ``exp(-v)``: shape ``(count,)``, int64."""
     low, high = draw_exponent(source, count, lowest_bit=UNIT_BITS)
     return (low >> UNIT_BITS) + (high << (EXPONENT_BITS - UNIT_BITS))
 
 
 def collect_accepted(
-    draw_batch: Callable[[int], NDArray[np.int64]], *, count: int, share: float
-) -> NDArray[np.int64]:
+    draw_batch: Callable[[int], Integers], *, count: int, share: float
+) -> Integers:
     """Take the first ``count`` accepted candidates of an independent stream.
 
     Parameters
@@ -252,7 +252,7 @@ def collect_accepted(
     share
         Approximate share of accepted candidates; affects the time, not the law.
     """
-    parts: list[NDArray[np.int64]] = []
+    parts: list[Integers] = []
     missing = count
     while missing > 0:
         part = draw_batch(int(1.1 * missing / share) + 16)[..., :missing]
@@ -261,17 +261,17 @@ def collect_accepted(
     return np.concatenate(parts, axis=-1) if parts else draw_batch(0)
 
 
-def draw_digit(source: RandomSource, unit: int, count: int) -> NDArray[np.int64]:
+def draw_digit(source: RandomSource, unit: int, count: int) -> Integers:
     """Draw U on 0 .. unit - 1 with probability proportional to ``exp(-U / unit)``: ``(count,)``."""
 
-    def draw_batch(size: int) -> NDArray[np.int64]:
+    def draw_batch(size: int) -> Integers:
         candidates = draw_below(source, unit, size)
         return candidates[draw_bernoulli_exp(source, candidates, unit)]
 
     return collect_accepted(draw_batch, count=count, share=0.63)
 
 
-def draw_geometric(source: RandomSource, rate: int, count: int) -> NDArray[np.int64]:
+def draw_geometric(source: RandomSource, rate: int, count: int) -> Integers:
     """Draw geometric variates: ``P(G >= g) = exp(-g rate / 2^52)``, shape ``(count,)``, int64.
 
     ``floor(X / rate) >= g`` iff ``X >= g rate`` (CKS Algorithm 2), with X of ``draw_exponent``: the

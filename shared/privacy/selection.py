@@ -16,8 +16,8 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Bools
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
 from sfumato.shared.privacy.samplers import (
@@ -275,10 +275,10 @@ class PermuteAndFlip:
         return int(kept[draw_below_wide(source, kept.size)])
 
     @staticmethod
-    def _flip(exponents: Sequence[tuple[int, int]], source: RandomSource) -> NDArray[np.bool_]:
+    def _flip(exponents: Sequence[tuple[int, int]], source: RandomSource) -> Bools:
         """Draw Bernoulli(exp(-(v + f / 2^52))) for each (v, f), both parts whatever they give."""
         wholes = np.array([min(v, _MOST_WHOLE) for v, _ in exponents], dtype=np.int64)
         parts = np.array([f for _, f in exponents], dtype=np.int64)
-        heads: NDArray[np.bool_] = draw_whole(source, wholes.size) >= wholes
+        heads: Bools = draw_whole(source, wholes.size) >= wholes
         heads &= draw_bernoulli_exp(source, parts, UNIT)
         return heads

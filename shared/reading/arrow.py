@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import Columns
 from sfumato.shared.errors import ConfigError, RecordError
 from sfumato.shared.reading.records import (
@@ -32,14 +33,14 @@ def find_pyarrow(module: str) -> Any | None:
         return None
 
 
-def find_arrow_levels(texts: Any, levels: Sequence[str]) -> NDArray[np.float64]:
+def find_arrow_levels(texts: Any, levels: Sequence[str]) -> Floats:
     """Return ``read_levels`` of an array of pyarrow that holds text."""
     arrow, compute = find_pyarrow("pyarrow"), find_pyarrow("pyarrow.compute")
     assert arrow is not None
     assert compute is not None
     known = arrow.array(levels, type=texts.type)
     places = compute.index_in(compute.ascii_trim_whitespace(texts), value_set=known)
-    found: NDArray[np.float64] = compute.cast(places, arrow.float64()).to_numpy(
+    found: Floats = compute.cast(places, arrow.float64()).to_numpy(
         **({} if isinstance(places, arrow.ChunkedArray) else {"zero_copy_only": False})
     )
     return found
@@ -105,7 +106,7 @@ class ArrowColumns:
             column = self._compute.cast(column, self._arrow.float64(), safe=False)
         return self._fields.spelling.clear(column.to_numpy(zero_copy_only=False))
 
-    def _to_levels(self, column: Any, levels: Sequence[str]) -> NDArray[np.float64]:
+    def _to_levels(self, column: Any, levels: Sequence[str]) -> Floats:
         """Return the levels of a column; NaN for a null."""
         types = self._arrow.types
         if types.is_dictionary(column.type):
@@ -118,7 +119,7 @@ class ArrowColumns:
         found[null] = np.nan
         return found
 
-    def _look_up(self, column: Any, words: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _look_up(self, column: Any, words: Floats) -> Floats:
         """Return what each record's word of a dictionary was read as.
 
         Each word by itself: what cannot be used is for its own records alone.
@@ -140,7 +141,7 @@ class ArrowColumns:
             types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
         )
 
-    def _to_times(self, column: Any, time: TimeField) -> NDArray[np.float64]:
+    def _to_times(self, column: Any, time: TimeField) -> Floats:
         kind, types = column.type, self._arrow.types
         if types.is_dictionary(kind):
             return self._look_up(column, self._to_times(column.dictionary, time))
@@ -153,7 +154,7 @@ class ArrowColumns:
         null = column.is_null().to_numpy(zero_copy_only=False)
         return np.where(null, np.nan, self._convert_times(column, time))
 
-    def _convert_times(self, column: Any, time: TimeField) -> NDArray[np.float64]:
+    def _convert_times(self, column: Any, time: TimeField) -> Floats:
         kind, types = column.type, self._arrow.types
         if types.is_floating(kind):
             return time.convert(self._to_numbers(column))

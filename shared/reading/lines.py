@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+
+from sfumato.shared.arrays import Integers
 
 BOM = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 1 << 16
@@ -31,7 +32,7 @@ class Block:
         self.data, self.line, self.start = data, line, start
 
     @cached_property
-    def ends(self) -> NDArray[np.int64]:
+    def ends(self) -> Integers:
         """Shape ``(n,)``: where in ``data`` each line ends."""
         found = np.flatnonzero(np.frombuffer(self.data, dtype=np.uint8) == ord("\n")) + 1
         return found if self.data.endswith(b"\n") else np.append(found, len(self.data))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats
 from sfumato.shared.core import Columns
 from sfumato.shared.core.masks import BLOCK_RECORDS
 from sfumato.shared.errors import RecordError
@@ -162,7 +163,7 @@ class NpyRows:
         return RecordError(rule, field=str(self._file.path), fix=fix)
 
 
-def _to_times(column: NDArray[Any], time: TimeField) -> NDArray[np.float64]:
+def _to_times(column: NDArray[Any], time: TimeField) -> Floats:
     if column.dtype.kind != "M":
         return time.convert(column)
     unit, _ = np.datetime_data(column.dtype)

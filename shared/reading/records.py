@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Bools, Floats, Integers
 from sfumato.shared.core import Columns, Records
 from sfumato.shared.errors import RecordError
 from sfumato.shared.reading.spelling import PLAIN, Spelling
@@ -40,7 +41,7 @@ def read_number(text: str) -> float:
     return number if math.isfinite(number) else NAN
 
 
-def read_numbers(texts: Sequence[str]) -> NDArray[np.float64]:
+def read_numbers(texts: Sequence[str]) -> Floats:
     """Return ``read_number`` of each text."""
     joined = "".join(texts)
     if "_" not in joined and joined.isascii():
@@ -62,7 +63,7 @@ def read_value(value: object) -> float:
     return number if math.isfinite(number) else NAN
 
 
-def read_values(values: Sequence[object]) -> NDArray[np.float64]:
+def read_values(values: Sequence[object]) -> Floats:
     """Return ``read_value`` of each value."""
     kinds = set(map(type, values))
     if kinds == {str}:
@@ -88,7 +89,7 @@ def read_exact(value: object) -> int | float | Decimal | None:
         return None
 
 
-def read_ids(values: Sequence[object]) -> NDArray[np.int64]:
+def read_ids(values: Sequence[object]) -> Integers:
     """Return the id that each value states, or ``NO_ID``: shape ``(n,)``."""
     numbers = _read_integers(values)
     if numbers is None:
@@ -104,7 +105,7 @@ def _read_id(value: object) -> int:
     return int(number) if is_id else NO_ID  # type: ignore[arg-type]  # it is not None
 
 
-def _read_integers(values: Sequence[object]) -> NDArray[np.int64] | None:
+def _read_integers(values: Sequence[object]) -> Integers | None:
     """Return integers of 64 bits, or texts of them; None if any value is something else."""
     kinds = set(map(type, values))
     if kinds == {str}:
@@ -133,14 +134,14 @@ def spell_value(value: object) -> str | None:
     return str(value) if isinstance(value, int) else None
 
 
-def read_levels(values: Sequence[object], levels: Sequence[str]) -> NDArray[np.float64]:
+def read_levels(values: Sequence[object], levels: Sequence[str]) -> Floats:
     """Return the number of each value's level, from 0 on; NaN for what is no level."""
     numbers = {level: float(i) for i, level in enumerate(levels)}
     found = (numbers.get(spell_value(value) or "", NAN) for value in values)
     return np.fromiter(found, np.float64, len(values))
 
 
-def match_levels(column: NDArray[Any], levels: Sequence[str]) -> NDArray[np.float64]:
+def match_levels(column: NDArray[Any], levels: Sequence[str]) -> Floats:
     """Return ``read_levels`` of an array of numbers, truth values or text.
 
     Numbers of 32 bits are compared as such: they are alike a level whose number they round.
@@ -175,7 +176,7 @@ def _find_number(level: str, kind: np.dtype[Any]) -> Any:
     return kind.type(number) if limits.min <= number <= limits.max else None
 
 
-def _keep_finite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+def _keep_finite(numbers: Floats) -> Floats:
     numbers[~np.isfinite(numbers)] = NAN
     return numbers
 
@@ -232,13 +233,13 @@ class TimeField:
         """The fields that a time is read from."""
         return (self.name,) if self.clock is None else (self.name, self.clock)
 
-    def read_columns(self, columns: Sequence[Sequence[object]]) -> NDArray[np.float64]:
+    def read_columns(self, columns: Sequence[Sequence[object]]) -> Floats:
         """Return ``read`` of each value, or of date and time of day with a space between."""
         if len(columns) == 1:
             return self.read_all(columns[0])
         return self.read_all([" ".join(map(str, both)) for both in zip(*columns, strict=True)])
 
-    def read_all(self, values: Sequence[object]) -> NDArray[np.float64]:
+    def read_all(self, values: Sequence[object]) -> Floats:
         """Return ``read`` of each value."""
         if self.parse is not None:
             return np.fromiter(map(self.read, values), np.float64, len(values))
@@ -253,13 +254,13 @@ class TimeField:
             seconds[i] = self.read(values[i])
         return seconds
 
-    def convert(self, numbers: NDArray[np.number[Any]]) -> NDArray[np.float64]:
+    def convert(self, numbers: NDArray[np.number[Any]]) -> Floats:
         """Return ``read`` of each number."""
         if self.parse is not None and not self.is_mixed:
             return np.full(len(numbers), NAN)
         return count_seconds(numbers, self.unix_scale)
 
-    def convert_local(self, ticks: NDArray[np.integer[Any]], rate: int) -> NDArray[np.float64]:
+    def convert_local(self, ticks: NDArray[np.integer[Any]], rate: int) -> Floats:
         """Return the times of a clock of ``zone``; in an hour that occurs twice, the first."""
         seconds = count_seconds(ticks, rate)
         if str(self.zone) == "UTC":
@@ -275,7 +276,7 @@ class TimeField:
         return NAN if offset is None else offset.total_seconds()
 
 
-def count_seconds(ticks: NDArray[Any], rate: int) -> NDArray[np.float64]:
+def count_seconds(ticks: NDArray[Any], rate: int) -> Floats:
     """Return the seconds of so many ticks, ``rate`` a second; NaN outside the years 1 to 9999.
 
     They are never rounded up to the next whole second, where another slot may begin.
@@ -287,7 +288,7 @@ def count_seconds(ticks: NDArray[Any], rate: int) -> NDArray[np.float64]:
     return _keep_second(ticks.astype(np.float64) / rate, whole)
 
 
-def _keep_second(seconds: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+def _keep_second(seconds: Floats, whole: Floats) -> Floats:
     """Return times within the whole seconds that they are known to lie in."""
     kept = np.clip(seconds, whole, np.nextafter(whole + 1, -np.inf))
     return np.where((kept >= EARLIEST) & (kept < LATEST), kept, NAN)
@@ -314,13 +315,13 @@ class RecordTable:
     """
 
     values: Records
-    timestamps: NDArray[np.float64]
-    ids: NDArray[np.int64]
+    timestamps: Floats
+    ids: Integers
     damaged: Mapping[int, str] = field(default_factory=dict)
-    kinds: NDArray[np.int64] | None = None
+    kinds: Integers | None = None
 
     @property
-    def chosen(self) -> NDArray[np.bool_] | None:
+    def chosen(self) -> Bools | None:
         """Which records are wanted: shape ``(n,)``; None if all are."""
         return None if self.kinds is None else self.kinds != NO_KIND
 
@@ -334,7 +335,7 @@ class RecordTable:
             return Columns(tuple(column[chosen] for column in self.values.columns))
         return self.values[chosen]
 
-    def to_matrix(self) -> NDArray[np.float64]:
+    def to_matrix(self) -> Floats:
         """Return the values with shape ``(n, d)``, float64; NaN for each that is not finite."""
         if isinstance(self.values, Columns):
             return _keep_finite(self.values.to_array())
@@ -358,7 +359,7 @@ def join_tables(tables: Sequence[RecordTable]) -> RecordTable:
     )
 
 
-def _join_kinds(tables: Sequence[RecordTable]) -> NDArray[np.int64] | None:
+def _join_kinds(tables: Sequence[RecordTable]) -> Integers | None:
     found = [table.kinds for table in tables if table.kinds is not None]
     return np.concatenate(found) if found else None
 
@@ -447,7 +448,7 @@ class Fields:
         columns: Sequence[Sequence[Any]],
         damaged: Mapping[int, str] | None = None,
         *,
-        read: Callable[[Sequence[Any]], NDArray[np.float64]] = read_values,
+        read: Callable[[Sequence[Any]], Floats] = read_values,
     ) -> RecordTable:
         """Return records from the columns of ``names``; ``read`` turns values into numbers."""
         d = len(self.values)
@@ -469,7 +470,7 @@ class Fields:
         table = make_table(np.column_stack(values), times, ids, damaged)
         return replace(table, kinds=self.find_kinds(public)) if self.keys else table
 
-    def find_kinds(self, columns: Sequence[Sequence[object]]) -> NDArray[np.int64] | None:
+    def find_kinds(self, columns: Sequence[Sequence[object]]) -> Integers | None:
         """Return the kind of each record from the columns of ``keys``: shape ``(n,)``."""
         if not columns:
             return None
@@ -480,8 +481,8 @@ class Fields:
 
 def make_table(
     values: Records,
-    timestamps: NDArray[np.float64] | None = None,
-    ids: NDArray[np.int64] | None = None,
+    timestamps: Floats | None = None,
+    ids: Integers | None = None,
     damaged: Mapping[int, str] | None = None,
 ) -> RecordTable:
     """Return a table; without times they are NaN, without ids ``NO_ID``."""

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import Columns, Records
 from sfumato.shared.errors import TableError
-
-Integers = NDArray[np.int64]
 
 MOST_UNREADABLE = 0.1
 """Limit of the share of one column, unless its owner sets another."""

@@ -6,9 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sfumato.shared.arrays import Integers
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.sharing.ring import Ring, Words
 
@@ -62,9 +60,7 @@ def compute_members(reports: Iterable[bytes]) -> bytes:
     return hashlib.sha256(_MEMBERS_DOMAIN + b"".join(sorted(reports))).digest()
 
 
-def open_total(
-    masked: Words, masks: Words, noise: NDArray[np.int64], *, ring: Ring
-) -> NDArray[np.int64]:
+def open_total(masked: Words, masks: Words, noise: Integers, *, ring: Ring) -> Integers:
     """Open the total of a batch: the leader's half, the helper's, and the leader's noise.
 
     Parameters
@@ -84,6 +80,6 @@ def open_total(
     return ring.centre(ring.add(masked, masks, ring.wrap(noise)))
 
 
-def add_noise_to_masks(masks: Words, noise: NDArray[np.int64], *, ring: Ring) -> Words:
+def add_noise_to_masks(masks: Words, noise: Integers, *, ring: Ring) -> Words:
     """Return the helper's half of a batch: the sum of its masks, plus the helper's noise."""
     return ring.add(masks, ring.wrap(noise))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import MalformedMessageError
 from sfumato.shared.sharing.ring import Ring, Words
 
@@ -48,7 +46,7 @@ def expand_mask(seed: bytes, context: MaskContext, *, ring: Ring, n_words: int) 
 
 
 def mask_sum(
-    sums: NDArray[np.int64], seed: bytes, blind: bytes, context: MaskContext, *, ring: Ring
+    sums: Integers, seed: bytes, blind: bytes, context: MaskContext, *, ring: Ring
 ) -> bytes:
     """Return the payload of a masked sum: ``S - mask`` as words, then the blind.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import MalformedMessageError, WireError
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
@@ -48,15 +49,15 @@ class Ring:
         """
         return next((w for w in WIDTHS if bound < 1 << (8 * w - SPARE_BITS)), None)
 
-    def wrap(self, values: NDArray[np.int64]) -> Words:
+    def wrap(self, values: Integers) -> Words:
         """Return integers as words: shape of ``values``."""
         return self._cut(values.astype(np.int64, copy=False).view(np.uint64))
 
-    def centre(self, words: Words) -> NDArray[np.int64]:
+    def centre(self, words: Words) -> Integers:
         """Return the integer of least magnitude that each word stands for: shape of ``words``."""
         shift = np.uint64(64 - 8 * self.width)
         lifted = np.ascontiguousarray(words << shift).view(np.int64)
-        centred: NDArray[np.int64] = lifted >> np.int64(shift)
+        centred: Integers = lifted >> np.int64(shift)
         return centred
 
     def add(self, *terms: Words) -> Words:

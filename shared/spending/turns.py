@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import BudgetExceededError, ConfigError, LedgerError
 from sfumato.shared.privacy import Budget, PrivacyEvent
@@ -34,7 +34,7 @@ try:
 except ModuleNotFoundError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-Sums = NDArray[np.int64]
+Sums = Integers
 
 _HOLDER_BYTES = 16
 

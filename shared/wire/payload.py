@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import feature_table
 from sfumato.shared.errors import MalformedMessageError, WireError
 from sfumato.shared.plan import SketchPlan
@@ -60,7 +60,7 @@ class PayloadForm:
         blind = BLIND_BYTES if self.is_masked else 0
         return self.width * (self.n_coordinates // per_phase) + blind
 
-    def encode(self, released: NDArray[np.int64]) -> bytes:
+    def encode(self, released: Integers) -> bytes:
         """Encode a released vector, shape ``(D,)``: real parts, imaginary parts, count.
 
         Raises
@@ -76,7 +76,7 @@ class PayloadForm:
             return find_phases(released.reshape(2, -1)).astype("<u2").tobytes()
         return encode_payload(released, self.width)
 
-    def decode(self, payloads: bytes, *, n_payloads: int = 1) -> NDArray[np.int64]:
+    def decode(self, payloads: bytes, *, n_payloads: int = 1) -> Integers:
         """Decode payloads that follow each other: shape ``(n_payloads, D)``, int64.
 
         Raises
@@ -100,7 +100,7 @@ class PayloadForm:
                 )
             return self.circle.make_counts(phases)
         rows = feature_table()[phases].astype(np.int64)
-        vectors: NDArray[np.int64] = rows.transpose(0, 2, 1).reshape(n_payloads, -1)
+        vectors: Integers = rows.transpose(0, 2, 1).reshape(n_payloads, -1)
         return vectors
 
     def _require_clear(self) -> None:
@@ -112,7 +112,7 @@ class PayloadForm:
             )
 
 
-def encode_payload(sums: NDArray[np.int64], width: int) -> bytes:
+def encode_payload(sums: Integers, width: int) -> bytes:
     """Encode a released sum: real parts, imaginary parts, then the scaled count if it is secret.
 
     Parameters
@@ -138,7 +138,7 @@ def encode_payload(sums: NDArray[np.int64], width: int) -> bytes:
     return octets[:, :width].tobytes()
 
 
-def decode_payload(payload: bytes, *, width: int, n_coordinates: int) -> NDArray[np.int64]:
+def decode_payload(payload: bytes, *, width: int, n_coordinates: int) -> Integers:
     """Decode a payload: shape ``(n_coordinates,)``, int64.
 
     Raises
@@ -150,7 +150,7 @@ def decode_payload(payload: bytes, *, width: int, n_coordinates: int) -> NDArray
     octets = np.zeros((n_coordinates, 8), dtype=np.uint8)
     octets[:, 8 - width :] = np.frombuffer(payload, dtype=np.uint8).reshape(-1, width)
     # The octets fill the top of the word, so the shift extends the sign.
-    shifted: NDArray[np.int64] = octets.view("<i8").reshape(-1) >> (8 * (8 - width))
+    shifted: Integers = octets.view("<i8").reshape(-1) >> (8 * (8 - width))
     return shifted.astype(np.int64, copy=False)
 
 

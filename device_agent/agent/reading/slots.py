@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.agent.device import Device
 from sfumato.device_agent.agent.membership import require_joined
@@ -39,6 +38,7 @@ from sfumato.device_agent.store.streams import (
     write_slot,
 )
 from sfumato.device_agent.windows import LEFT_OUT, Clocks, SlotSchedule, WindowState
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import BudgetExceededError, SketchError
 from sfumato.shared.plan import SketchPlan
@@ -154,7 +154,7 @@ class SlotReader:
             note_origins(self._device.connection, self._stream.name, self._origins)
 
     def _add_batch(
-        self, batch: RecordBatch, slots: NDArray[np.int64], opened: dict[int, SketchAccumulator]
+        self, batch: RecordBatch, slots: Integers, opened: dict[int, SketchAccumulator]
     ) -> None:
         for slot in np.unique(slots[slots != LEFT_OUT]).tolist():
             if slot not in opened:

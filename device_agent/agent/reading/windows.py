@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.device_agent.agent.device import Clock, Device
 from sfumato.device_agent.agent.membership import FirstTimes, require_joined
@@ -33,6 +32,7 @@ from sfumato.device_agent.windows import (
     WindowState,
     describe_difference,
 )
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core import SketchAccumulator, Statistic
 from sfumato.shared.errors import LedgerError, RecordError, SketchError
 from sfumato.shared.privacy import Origin
@@ -161,7 +161,7 @@ def restore_accumulator(
     statistic: Statistic,
     *,
     first_record: int = 0,
-    sums: NDArray[np.int64] | None = None,
+    sums: Integers | None = None,
     n_records: int = 0,
     n_unsketchable: int = 0,
 ) -> SketchAccumulator:
@@ -468,7 +468,7 @@ class WindowReader:
             n_unsketchable=state.n_unsketchable,
         )
 
-    def _count(self, values: NDArray[np.float64]) -> None:
+    def _count(self, values: Floats) -> None:
         space = self.device.plan.space
         sketchable = self.device.plan.find_sketchable(values)
         outside = np.isfinite(values) & ((values < space.lower) | (values > space.upper))

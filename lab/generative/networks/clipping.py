@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.lab.generative.networks.fixed_point import AHEAD, BACK
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.errors import ConfigError
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Factors = Sequence[tuple[Floats, Floats]]
 """Errors ``(n, out)`` and activations ``(n, in)`` of each layer, in steps.
 

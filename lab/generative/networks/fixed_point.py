@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from sfumato.shared.arrays import Floats
 
 AHEAD: Final = 1 << 6
 """One, as an activation."""

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.lab.generative.networks.clipping import Clipping, Factors
+from sfumato.shared.arrays import Floats
 from sfumato.shared.privacy.samplers import RandomSource
-
-Floats = NDArray[np.float64]
 
 
 class Network(Protocol):

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.lab.generative.networks.clipping import (
     NORM,
@@ -29,9 +28,8 @@ from sfumato.lab.generative.networks.fixed_point import (
     look_up_chances,
     multiply_ahead,
 )
+from sfumato.shared.arrays import Floats
 from sfumato.shared.privacy.samplers import RandomSource
-
-Floats = NDArray[np.float64]
 
 _SPREAD: Final = 0.01
 _N_CHAINS: Final = 100

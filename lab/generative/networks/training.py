@@ -27,10 +27,8 @@ from sfumato.lab.generative.networks.clipping import (
 from sfumato.lab.generative.networks.fixed_point import MOST_WEIGHT, WEIGHT, fix_weights
 from sfumato.lab.generative.networks.network import Network
 from sfumato.lab.generative.wide_gaussian import WideGaussian
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.privacy.samplers import RandomSource
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 SHARE_OF_NORM: Final = 0.1
 """The share of a step's squared mu that finding a norm gets, where a norm is found."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.lab.generative.networks.clipping import Clipping, Factors
 from sfumato.lab.generative.networks.fixed_point import (
@@ -26,9 +25,8 @@ from sfumato.lab.generative.networks.fixed_point import (
     round_ahead,
 )
 from sfumato.lab.generative.wide_gaussian import WIDTH, load_table
+from sfumato.shared.arrays import Floats
 from sfumato.shared.privacy.samplers import RandomSource
-
-Floats = NDArray[np.float64]
 
 _FIRST_CHANCE: Final = -2.0
 """Bias of a pixel at the start: chances of about one in eight, public."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core.engines.native_engine import NativeEngine, absence, list_levels
 from sfumato.shared.core.engines.numpy_engine import NumpyEngine
 from sfumato.shared.core.records import Records
@@ -28,12 +26,7 @@ class SketchEngine(Protocol):
         ...
 
     def add_fourier(
-        self,
-        records: Records,
-        statistic: FourierStatistic,
-        *,
-        first_record: int,
-        sums: NDArray[np.int64],
+        self, records: Records, statistic: FourierStatistic, *, first_record: int, sums: Integers
     ) -> int:
         """Add each record's masked features to ``sums``; otherwise as ``Statistic.add_records``.
 
@@ -46,7 +39,7 @@ class SketchEngine(Protocol):
         """
         ...
 
-    def add(self, records: Records, statistic: PlainStatistic, *, sums: NDArray[np.int64]) -> int:
+    def add(self, records: Records, statistic: PlainStatistic, *, sums: Integers) -> int:
         """Add the integers of a plain statistic, as ``PlainStatistic.sum_records`` defines."""
         ...
 

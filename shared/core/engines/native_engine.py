@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core.engines.source_digest import compute_source_digest
 from sfumato.shared.core.frequencies import FrequencyMatrix
 from sfumato.shared.core.masks import BLOCK_RECORDS, MaskSchedule, split_at_blocks
@@ -104,12 +105,7 @@ class NativeEngine:
         return f"native:{self.level}"
 
     def add_fourier(
-        self,
-        records: Records,
-        statistic: FourierStatistic,
-        *,
-        first_record: int,
-        sums: NDArray[np.int64],
+        self, records: Records, statistic: FourierStatistic, *, first_record: int, sums: Integers
     ) -> int:
         """Add each record's masked features to ``sums`` in place; see ``SketchEngine``."""
         quantiser, frequencies = statistic.quantiser, statistic.frequencies
@@ -134,7 +130,7 @@ class NativeEngine:
             sums[m + order] += by_place[m:]
         return n_unsketchable
 
-    def add(self, records: Records, statistic: PlainStatistic, *, sums: NDArray[np.int64]) -> int:
+    def add(self, records: Records, statistic: PlainStatistic, *, sums: Integers) -> int:
         """Add what each record adds; see ``SketchEngine``."""
         require_records(records, statistic.quantiser.n_dimensions)
         return _ADD[type(statistic)](records, statistic, sums)
@@ -148,10 +144,7 @@ class NativeEngine:
         return packed
 
     def _pack(
-        self,
-        frequencies: FrequencyMatrix,
-        masks: MaskSchedule | None,
-        order: NDArray[np.int64] | None,
+        self, frequencies: FrequencyMatrix, masks: MaskSchedule | None, order: Integers | None
     ) -> NDArray[np.int16]:
         """Pack W group by group, features in the given order."""
         assert _native is not None
@@ -168,7 +161,7 @@ class NativeEngine:
         frequencies: FrequencyMatrix,
         packed: NDArray[np.int16],
         counter: int,
-        sums: NDArray[np.int64],
+        sums: Integers,
         masks: MaskSchedule | None = None,
     ) -> int:
         assert _native is not None
@@ -188,7 +181,7 @@ class NativeEngine:
         return unsketchable
 
 
-def _add_histogram(records: Records, statistic: HistogramStatistic, sums: NDArray[np.int64]) -> int:
+def _add_histogram(records: Records, statistic: HistogramStatistic, sums: Integers) -> int:
     assert _native is not None
     integers, doubles = _rules_of(statistic)
     d, count = statistic.n_dimensions, len(statistic.carried)
@@ -196,14 +189,14 @@ def _add_histogram(records: Records, statistic: HistogramStatistic, sums: NDArra
     return 0
 
 
-def _add_grid(records: Records, statistic: GridStatistic, sums: NDArray[np.int64]) -> int:
+def _add_grid(records: Records, statistic: GridStatistic, sums: Integers) -> int:
     assert _native is not None
     cells = np.array(statistic.cells, dtype=np.int64)
     _native.add_grid(*_place(records, statistic.quantiser), cells, sums)
     return 0
 
 
-def _add_moments(records: Records, statistic: MomentsStatistic, sums: NDArray[np.int64]) -> int:
+def _add_moments(records: Records, statistic: MomentsStatistic, sums: Integers) -> int:
     assert _native is not None
     unsketchable: int = _native.add_moments(
         *_place(records, statistic.quantiser),
@@ -217,14 +210,14 @@ def _add_moments(records: Records, statistic: MomentsStatistic, sums: NDArray[np
     return unsketchable
 
 
-def _add_clusters(records: Records, statistic: ClustersStatistic, sums: NDArray[np.int64]) -> int:
+def _add_clusters(records: Records, statistic: ClustersStatistic, sums: Integers) -> int:
     assert _native is not None
     place = _place(records, statistic.quantiser)
     unusable: int = _native.add_clusters(*place, _cluster_rule_of(statistic), sums)
     return unusable
 
 
-_ADD: Mapping[type, Callable[[Records, Any, NDArray[np.int64]], int]] = MappingProxyType(
+_ADD: Mapping[type, Callable[[Records, Any, Integers], int]] = MappingProxyType(
     {
         HistogramStatistic: _add_histogram,
         GridStatistic: _add_grid,
@@ -249,7 +242,7 @@ def _as_argument(
 _LINEAR, _LOGARITHMIC, _LEVELS = range(3)
 
 
-def _rules_of(statistic: HistogramStatistic) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _rules_of(statistic: HistogramStatistic) -> tuple[Integers, Floats]:
     """Rows (dimension, kind of scale, size) and (centre, scale, resolution), as in ``sketch.h``."""
     quantiser = statistic.quantiser
     scale = STEPS / quantiser.half_width
@@ -264,7 +257,7 @@ def _rules_of(statistic: HistogramStatistic) -> tuple[NDArray[np.int64], NDArray
     return np.array(integers, dtype=np.int64), np.array(doubles, dtype=np.float64)
 
 
-def _cluster_rule_of(statistic: ClustersStatistic) -> NDArray[np.int64]:
+def _cluster_rule_of(statistic: ClustersStatistic) -> Integers:
     """All numbers of the rule, in the order of ``struct cluster_rule`` of ``sketch.h``."""
     units, k = statistic.units, statistic.n_clusters
     sizes = (k, len(statistic.assigned), len(statistic.summed), len(statistic.optional))

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core.features import feature_table
 from sfumato.shared.core.masks import BLOCK_RECORDS, split_at_blocks
 from sfumato.shared.core.records import Columns, Records, require_records
@@ -22,7 +23,7 @@ _CHUNK_PHASES = 1 << 16
 
 
 @cache
-def _packed_table() -> NDArray[np.int64]:
+def _packed_table() -> Integers:
     """(cos, sin) of each phase as ``cos 2^32 + sin``: one lookup and one sum for both."""
     table = feature_table().astype(np.int64)
     return (table[:, 0] << 32) + table[:, 1]
@@ -35,12 +36,7 @@ class NumpyEngine:
     name: str = "numpy"
 
     def add_fourier(
-        self,
-        records: Records,
-        statistic: FourierStatistic,
-        *,
-        first_record: int,
-        sums: NDArray[np.int64],
+        self, records: Records, statistic: FourierStatistic, *, first_record: int, sums: Integers
     ) -> int:
         """Add each record's masked features to ``sums`` in place; see ``SketchEngine``."""
         quantiser, frequencies = statistic.quantiser, statistic.frequencies
@@ -68,14 +64,12 @@ class NumpyEngine:
                 sums[features + frequencies.n_frequencies] += of_group[features.size :]
         return n_unsketchable
 
-    def add(self, records: Records, statistic: PlainStatistic, *, sums: NDArray[np.int64]) -> int:
+    def add(self, records: Records, statistic: PlainStatistic, *, sums: Integers) -> int:
         """Add what each record adds; see ``SketchEngine``."""
         return statistic.sum_records(records, sums)
 
 
-def _add_features(
-    steps: NDArray[np.int16], turns: NDArray[np.float64], bits: int, sums: NDArray[np.int64]
-) -> None:
+def _add_features(steps: NDArray[np.int16], turns: Floats, bits: int, sums: Integers) -> None:
     """Add the features of quantised records to ``sums`` of shape ``(2 m,)``."""
     table = _packed_table()
     m = turns.shape[1]

@@ -8,14 +8,13 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Bools, Integers
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.records import Records
 from sfumato.shared.core.statistics.interface import PlainStatistic, count_records_moved
 from sfumato.shared.errors import PlanError
 
-Integers = NDArray[np.int64]
 Norm = Literal["l1", "l2"]
 
 MOST_UNIT = 1 << 15
@@ -262,7 +261,7 @@ class ClustersStatistic(PlainStatistic):
         nearest = distances.argmin(axis=1)
         return nearest, np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0]
 
-    def clip(self, residuals: Integers, radii: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+    def clip(self, residuals: Integers, radii: Integers) -> tuple[Integers, Bools]:
         """Return clipped residuals, and which records were cut or shortened.
 
         Parameters
@@ -296,7 +295,7 @@ class ClustersStatistic(PlainStatistic):
                 self._sum_usable(kept[part], seen[part], sums)
         return n_unusable
 
-    def _sum_usable(self, steps: Integers, present: NDArray[np.bool_], sums: Integers) -> None:
+    def _sum_usable(self, steps: Integers, present: Bools, sums: Integers) -> None:
         units, parts, k = self.units, self.parts, self.n_clusters
         assigned = steps[:, self.assigned]
         nearest, distance = self.find_nearest(assigned, self.centres)

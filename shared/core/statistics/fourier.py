@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core.encoder import RecordEncoder, encode_parts
 from sfumato.shared.core.features import AMPLITUDE
 from sfumato.shared.core.frequencies import FrequencyMatrix
@@ -61,12 +59,7 @@ class FourierStatistic:
         return AMPLITUDE
 
     def add_records(
-        self,
-        records: Records,
-        *,
-        first_record: int,
-        sums: NDArray[np.int64],
-        engine: SketchEngine,
+        self, records: Records, *, first_record: int, sums: Integers, engine: SketchEngine
     ) -> int:
         """Add each record's masked features to ``sums`` in place; see ``Statistic``."""
         return sum(

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Bools, Integers
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.records import Records
 from sfumato.shared.core.statistics.interface import CountingStatistic
@@ -81,9 +82,7 @@ class GridStatistic(CountingStatistic):
         encodings = self.encoder.dimensions if self.encoder else None
         return hashlib.sha256(repr(("grid", *box, self.cells, encodings)).encode()).digest()
 
-    def find_cells(
-        self, steps: NDArray[np.int16], sketchable: NDArray[np.bool_]
-    ) -> NDArray[np.int64]:
+    def find_cells(self, steps: NDArray[np.int16], sketchable: Bools) -> Integers:
         """Return the cell of each quantised record: the definition in NumPy.
 
         Parameters
@@ -100,7 +99,7 @@ class GridStatistic(CountingStatistic):
         place[~sketchable] = self.n_cells
         return place
 
-    def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
+    def sum_records(self, records: Records, sums: Integers) -> int:
         """Count each record; see ``PlainStatistic``."""
         for steps, present in self.quantiser.quantise_parts(records):
             cells = self.find_cells(steps, np.logical_and.reduce(present, axis=1))
@@ -108,7 +107,7 @@ class GridStatistic(CountingStatistic):
         return 0
 
 
-def locate_cells(steps: NDArray[np.int16], cells: Sequence[int]) -> NDArray[np.int64]:
+def locate_cells(steps: NDArray[np.int16], cells: Sequence[int]) -> Integers:
     """Return the cell of each quantised record, shape ``(n, d)``, in a grid of any dimension."""
     place = np.zeros(len(steps), dtype=np.int64)
     for i, m in enumerate(cells):

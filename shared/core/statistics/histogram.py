@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.core.encoder import DimensionEncoding, RecordEncoder
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.records import Columns, Records, list_parts
@@ -141,7 +142,7 @@ class HistogramStatistic(CountingStatistic):
         """A record is in one bin of each carried dimension."""
         return len(self.carried)
 
-    def find_bins(self, column: NDArray[np.floating], dimension: int) -> NDArray[np.int64]:
+    def find_bins(self, column: NDArray[np.floating], dimension: int) -> Integers:
         """Return the bin of each value of a dimension: the definition in NumPy.
 
         Parameters
@@ -166,13 +167,13 @@ class HistogramStatistic(CountingStatistic):
         with np.errstate(over="ignore", invalid="ignore"):
             t = (x - self.quantiser.centre[dimension]) * scale
         inner = np.rint(np.clip(np.where(present, t, 0.0), -STEPS, STEPS)).astype(np.int64)
-        bins: NDArray[np.int64] = (inner + (STEPS + 1)) >> (_WORD - bits)
+        bins: Integers = (inner + (STEPS + 1)) >> (_WORD - bits)
         bins[t < -STEPS] = 1 << bits
         bins[t > STEPS] = (1 << bits) + 1
         bins[~present] = missing
         return bins
 
-    def compute_edges(self, dimension: int) -> NDArray[np.float64]:
+    def compute_edges(self, dimension: int) -> Floats:
         """Return the edges of the inner bins of a number: shape ``(2^b + 1,)``, on its scale.
 
         The outer edges are the box. An inner edge lies between the quantisation steps that it
@@ -182,22 +183,17 @@ class HistogramStatistic(CountingStatistic):
         t = np.arange((1 << bits) + 1) * float(1 << (_WORD - bits)) - (STEPS + 1.5)
         t = np.clip(t, -STEPS, STEPS)
         step = self.quantiser.half_width[dimension] / STEPS
-        edges: NDArray[np.float64] = self.quantiser.centre[dimension] + t * step
+        edges: Floats = self.quantiser.centre[dimension] + t * step
         return edges
 
     def add_records(
-        self,
-        records: Records,
-        *,
-        first_record: int,
-        sums: NDArray[np.int64],
-        engine: SketchEngine,
+        self, records: Records, *, first_record: int, sums: Integers, engine: SketchEngine
     ) -> int:
         """Count each record in a bin of each carried dimension; see ``Statistic``."""
         del first_record  # every record is counted alike
         return engine.add(records, self, sums=sums)
 
-    def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
+    def sum_records(self, records: Records, sums: Integers) -> int:
         """Count each record; see ``PlainStatistic``."""
         for part in list_parts(records, self.n_dimensions):
             columns = part.columns if isinstance(part, Columns) else part.T

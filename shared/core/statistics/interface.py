@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core.encoder import RecordEncoder, encode_parts
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.core.records import Records
@@ -54,12 +52,7 @@ class PlainStatistic:
     encoder: RecordEncoder | None = None
 
     def add_records(
-        self,
-        records: Records,
-        *,
-        first_record: int,
-        sums: NDArray[np.int64],
-        engine: SketchEngine,
+        self, records: Records, *, first_record: int, sums: Integers, engine: SketchEngine
     ) -> int:
         """Add the integers of each record; see ``Statistic``."""
         return sum(
@@ -67,7 +60,7 @@ class PlainStatistic:
             for _, part in encode_parts(self.encoder, records, first_record)
         )
 
-    def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
+    def sum_records(self, records: Records, sums: Integers) -> int:
         """Add the integers of each record to ``sums`` in place: the definition in NumPy.
 
         Returns
@@ -139,12 +132,7 @@ class Statistic(Protocol):
         ...
 
     def add_records(
-        self,
-        records: Records,
-        *,
-        first_record: int,
-        sums: NDArray[np.int64],
-        engine: SketchEngine,
+        self, records: Records, *, first_record: int, sums: Integers, engine: SketchEngine
     ) -> int:
         """Add the integers of each record to ``sums`` in place.
 

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core.records import Records
 from sfumato.shared.core.statistics.interface import PlainStatistic, require_neighbouring
 from sfumato.shared.errors import PlanError
@@ -109,7 +110,7 @@ class MomentsStatistic(PlainStatistic):
         return WEIGHT * (self.norm_steps // 4)
 
     @cached_property
-    def product_weights(self) -> NDArray[np.int64]:
+    def product_weights(self) -> Integers:
         """Weights of the products, row by row: shape ``(d (d + 1) / 2,)``."""
         rows, columns = np.triu_indices(self.n_dimensions)
         weights = np.where(rows == columns, self.diagonal_weight, WEIGHT).astype(np.int64)
@@ -168,14 +169,12 @@ class MomentsStatistic(PlainStatistic):
     def _quarter(self) -> int:
         return self.norm_steps // 4
 
-    def clip(self, steps: NDArray[np.int16]) -> NDArray[np.int64]:
+    def clip(self, steps: NDArray[np.int16]) -> Integers:
         """Return clipped coordinates of quantised records: shape ``(n, d)`` both.
 
         The definition in NumPy.
         """
-        u: NDArray[np.int64] = np.clip(
-            (steps.astype(np.int64) + 8) >> 4, -MOMENT_STEPS, MOMENT_STEPS
-        )
+        u: Integers = np.clip((steps.astype(np.int64) + 8) >> 4, -MOMENT_STEPS, MOMENT_STEPS)
         squares = np.sum(u * u, axis=1)
         far = squares > self.norm_steps**2
         # Exact: a double holds the squares, and its root is at least 1e-6 from the next integer
@@ -184,7 +183,7 @@ class MomentsStatistic(PlainStatistic):
         u[far] = np.sign(u[far]) * (np.abs(u[far]) * self.norm_steps // norm[:, None])
         return u
 
-    def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
+    def sum_records(self, records: Records, sums: Integers) -> int:
         """Add the moments of each record; see ``PlainStatistic``."""
         d, n_unsketchable = self.n_dimensions, 0
         upper = np.triu_indices(d)

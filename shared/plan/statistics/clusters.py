@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import ClustersStatistic, FrequencyBlocks
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.core.statistics.clusters import Norm, Units
@@ -166,7 +166,7 @@ class ClustersPart(StatisticPart):
         return "numbers, spreads and sums of the records nearest to each published centre"
 
 
-def _to_array(field: str, values: tuple[object, ...], shape: tuple[int, ...]) -> NDArray[np.int64]:
+def _to_array(field: str, values: tuple[object, ...], shape: tuple[int, ...]) -> Integers:
     size = int(np.prod(shape))
     try:
         array = np.array(values if size else (), dtype=np.int64).reshape(shape)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import FrequencyBlocks, GridStatistic, HistogramStatistic
 from sfumato.shared.plan.dimensions import MOST_LEVELS, MOST_ONE_HOT, RecordSpace, require
 from sfumato.shared.plan.statistics.interface import SINGLE_BLOCK, StatisticPart
@@ -100,7 +100,7 @@ class HistogramPart(StatisticPart):
             quantiser=space.column_quantiser, bins_log2=self.bins_log2, encoder=space.encoder
         )
 
-    def find_places(self, space: RecordSpace) -> NDArray[np.int64]:
+    def find_places(self, space: RecordSpace) -> Integers:
         """Return the bins of each block's dimensions."""
         bins = self.build_whole(space).bins
         places = [

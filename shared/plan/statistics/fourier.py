@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import (
     AMPLITUDE,
     FourierStatistic,
@@ -121,7 +121,7 @@ class FourierPart(StatisticPart):
         """Return the blocks of features."""
         return self.blocks
 
-    def find_places(self, space: RecordSpace) -> NDArray[np.int64]:
+    def find_places(self, space: RecordSpace) -> Integers:
         """Return the real parts of each block's features, then their imaginary parts."""
         members = self.blocks.members
         return np.concatenate([members, members + self.n_frequencies], axis=1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import FrequencyBlocks, Statistic
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.plan.dimensions import RecordSpace
@@ -66,7 +66,7 @@ class StatisticPart:
         """Return the blocks, which choose what a sketch carries."""
         return SINGLE_BLOCK
 
-    def find_places(self, space: RecordSpace) -> NDArray[np.int64]:
+    def find_places(self, space: RecordSpace) -> Integers:
         """Return the coordinates of each block: shape ``(B, n)``.
 
         One block after the other: each sketch has totals of its own, where there are any.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.mechanism import NoiseTail
 from sfumato.shared.privacy.mechanisms.phase import CircularReports
@@ -34,7 +35,7 @@ class BinCircle:
         """Q, the bins of one dimension."""
         return len(self.order)
 
-    def find_places(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def find_places(self, counts: Integers) -> Integers:
         """Return the place of the bin of each dimension: shape ``(r,)`` for ``(r Q,)``.
 
         Raises
@@ -51,10 +52,10 @@ class BinCircle:
                 fix="report this: a report was about to be drawn from something else",
             )
         # A product rather than a search, so that the work is the same for every bin.
-        places: NDArray[np.int64] = bins @ np.argsort(self.order)
+        places: Integers = bins @ np.argsort(self.order)
         return places
 
-    def make_counts(self, places: NDArray[np.integer]) -> NDArray[np.int64]:
+    def make_counts(self, places: NDArray[np.integer]) -> Integers:
         """Return the counts that places stand for: shape ``(n, r Q)`` for ``(n, r)``."""
         bins = np.array(self.order)[places]
         counts = np.zeros((*places.shape, self.n_bins), dtype=np.int64)
@@ -107,7 +108,7 @@ class BinReports(CircularReports):
             exponent=exponent, squared_norm=2.0 * self.n_reports, spread=0.0, reach=0.0
         )
 
-    def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+    def add_noise(self, sums: Integers, source: RandomSource) -> Integers:
         """Return the counts of the reports of one record: shape ``(r Q,)``, int64.
 
         A second call is a second release.
@@ -125,5 +126,5 @@ class BinReports(CircularReports):
         places = self.circle.find_places(sums).tolist()
         reports = [self.law.report(place, source) for place in places]
         (released,) = self.circle.make_counts(np.array([reports]))
-        counts: NDArray[np.int64] = released
+        counts: Integers = released
         return counts

@@ -15,8 +15,8 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
 from sfumato.shared.privacy.noise_radius import NoiseRadius
@@ -124,7 +124,7 @@ class DiscreteCube:
             neighbouring=self.neighbouring,
         )
 
-    def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+    def add_noise(self, sums: Integers, source: RandomSource) -> Integers:
         """Return ``sums`` plus fresh noise: shape ``(B, D)``, int64, modulo 2^64.
 
         A second call is a second release.
@@ -134,7 +134,7 @@ class DiscreteCube:
         noise = self.draw_noise(source, len(sums))
         return sums + noise
 
-    def draw_noise(self, source: RandomSource, n_bodies: int) -> NDArray[np.int64]:
+    def draw_noise(self, source: RandomSource, n_bodies: int) -> Integers:
         """Draw the noise of B bodies: shape ``(B, D)``, int64."""
         radii = self.radius.draw(source, n_bodies)
         shape = n_bodies, self.n_coordinates

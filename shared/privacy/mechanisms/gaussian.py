@@ -15,8 +15,8 @@ from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Bools, Integers
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, require_epsilon
 from sfumato.shared.privacy.mechanisms.kind import MechanismKind
@@ -189,7 +189,7 @@ class DiscreteGaussian:
             reach=0.0,
         )
 
-    def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+    def add_noise(self, sums: Integers, source: RandomSource) -> Integers:
         """Return ``sums`` plus fresh noise, shape ``(2 m,)``; arithmetic modulo 2^64.
 
         A second call is a second release.
@@ -271,21 +271,21 @@ def find_joint_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     return low
 
 
-def draw_gaussian(source: RandomSource, sigma: int, count: int) -> NDArray[np.int64]:
+def draw_gaussian(source: RandomSource, sigma: int, count: int) -> Integers:
     """Draw discrete Gaussian variates: shape ``(count,)``, int64, for ``1 <= sigma <= 2^40``.
 
     CKS Algorithm 3 with integer sigma: a discrete Laplace candidate of scale sigma is accepted with
     probability ``exp(-(|y| - sigma)^2 / (2 sigma^2))``.
     """
 
-    def draw_batch(size: int) -> NDArray[np.int64]:
+    def draw_batch(size: int) -> Integers:
         candidates = _draw_candidates(source, sigma, size)
         return candidates[_accept(source, np.abs(candidates), sigma)]
 
     return collect_accepted(draw_batch, count=count, share=0.76)
 
 
-def _draw_candidates(source: RandomSource, sigma: int, count: int) -> NDArray[np.int64]:
+def _draw_candidates(source: RandomSource, sigma: int, count: int) -> Integers:
     """Draw ``count`` discrete Laplace candidates of scale sigma, and drop improper ones."""
     digit, whole = draw_digit(source, sigma, count), draw_whole(source, count)
     negative = (draw_words(source, count) >> np.uint64(63)).astype(bool)
@@ -293,11 +293,11 @@ def _draw_candidates(source: RandomSource, sigma: int, count: int) -> NDArray[np
     # "Minus zero" would count zero twice. Beyond 2^13 scales acceptance is below exp(-3e7):
     # refusing such a candidate changes the law by less than that.
     proper = ~(negative & (magnitude == 0)) & (whole < _MOST_WHOLE)
-    candidates: NDArray[np.int64] = np.where(negative, -magnitude, magnitude)[proper]
+    candidates: Integers = np.where(negative, -magnitude, magnitude)[proper]
     return candidates
 
 
-def _accept(source: RandomSource, magnitude: NDArray[np.int64], sigma: int) -> NDArray[np.bool_]:
+def _accept(source: RandomSource, magnitude: Integers, sigma: int) -> Bools:
     """Draw Bernoulli(exp(-(x/sigma)^2 / 2)), x = |magnitude - sigma| = i sigma + f.
 
     ``(i + f/sigma)^2 / 2 = (i^2 + 2 k)/2 + r/sigma + (f/sigma)^2/2`` with ``i f = k sigma + r``.
@@ -317,12 +317,12 @@ def _half_powers() -> tuple[Probability, ...]:
     return tuple(exp_of(Fraction(n, 2)) for n in range(1, _MOST_HALVES + 1))
 
 
-def _draw_half_powers(source: RandomSource, halves: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _draw_half_powers(source: RandomSource, halves: Integers) -> Bools:
     """Draw Bernoulli(exp(-n / 2)) for each n of ``halves``, with one word each."""
     table = _half_powers()
     # A word is drawn for 0 too, and its result ignored.
     chosen = np.clip(halves, 1, _MOST_HALVES) - 1
-    drawn: NDArray[np.bool_] = draw_below_probabilities(source, table, chosen) | (halves == 0)
+    drawn: Bools = draw_below_probabilities(source, table, chosen) | (halves == 0)
     for i in np.flatnonzero(drawn & (halves > _MOST_HALVES)):
         # The rest beyond the table: reached with probability exp(-64).
         rest = exp_of(Fraction(int(halves[i]) - _MOST_HALVES, 2))
@@ -330,7 +330,7 @@ def _draw_half_powers(source: RandomSource, halves: NDArray[np.int64]) -> NDArra
     return drawn
 
 
-def _draw_half_square(source: RandomSource, f: NDArray[np.int64], sigma: int) -> NDArray[np.bool_]:
+def _draw_half_square(source: RandomSource, f: Integers, sigma: int) -> Bools:
     """Draw Bernoulli(exp(-(f/sigma)^2 / 2)) by CKS Algorithm 1, test j with (f/sigma)(f/sigma)/2j.
 
     ``ROUNDS`` tests run whatever their outcome, as in ``draw_bernoulli_exp``.

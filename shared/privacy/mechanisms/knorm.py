@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.mechanism import (
     NoiseTail,
@@ -187,7 +188,7 @@ class DiscreteKNorm:
             reach=radius * math.sqrt(corner / 12),
         )
 
-    def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+    def add_noise(self, sums: Integers, source: RandomSource) -> Integers:
         """Return ``sums`` plus fresh noise, shape ``(D,)``; arithmetic modulo 2^64.
 
         A second call is a second release.
@@ -197,7 +198,7 @@ class DiscreteKNorm:
         noise = self.draw_noise(source)
         return sums + noise
 
-    def draw_noise(self, source: RandomSource) -> NDArray[np.int64]:
+    def draw_noise(self, source: RandomSource) -> Integers:
         """Draw one noise vector: shape ``(D,)``, real parts, imaginary parts, then any count."""
         (radius,) = self.radius.draw(source, 1)
         x, y = draw_in_polygon(source, self.polygon, radius, self.n_frequencies)
@@ -207,7 +208,7 @@ class DiscreteKNorm:
 
 def draw_in_polygon(
     source: RandomSource, polygon: LatticePolygon, radius: int, count: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Integers, Integers]:
     """Draw points uniform on the lattice points of ``radius * P``: two arrays, ``(count,)``.
 
     Drawn uniformly from the surrounding square and kept when inside. The share kept, and so the
@@ -216,7 +217,7 @@ def draw_in_polygon(
     """
     reach = polygon.inradius * radius
 
-    def draw_batch(size: int) -> NDArray[np.int64]:
+    def draw_batch(size: int) -> Integers:
         square = _draw_centred(source, reach, 2 * size).reshape(2, size)
         return square[:, polygon.contains(square[0], square[1], radius)]
 
@@ -232,7 +233,7 @@ def _draw_centred(source: RandomSource, reach: int, count: int) -> NDArray[Any]:
     return np.array(drawn, dtype=object)
 
 
-def _wrap(values: NDArray[Any]) -> NDArray[np.int64]:
+def _wrap(values: NDArray[Any]) -> Integers:
     """Reduce integers modulo 2^64, as the sums are."""
     if values.dtype != object:
         return values

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.mechanism import (
     NoiseTail,
@@ -133,14 +133,14 @@ class DiscreteLaplace:
             limits.append((n * math.log(moment) + x) / rate)
         return NoiseTail(exponent=x, squared_norm=max(0.0, min(limits)), spread=b**2, reach=b)
 
-    def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+    def add_noise(self, sums: Integers, source: RandomSource) -> Integers:
         """Return ``sums`` plus fresh noise; arithmetic modulo 2^64, which is post-processing."""
         # Drawn in full before the sums are read, so that timing cannot depend on both.
         noise = draw_laplace(source, self.rate, sums.size)
         return sums + noise
 
 
-def draw_laplace(source: RandomSource, rate: int, count: int) -> NDArray[np.int64]:
+def draw_laplace(source: RandomSource, rate: int, count: int) -> Integers:
     """Draw discrete Laplace variates: shape ``(count,)``, int64.
 
     A sign and a geometric magnitude; "minus zero" is drawn again, so that zero counts once.

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.shared.arrays import Integers
 from sfumato.shared.core import AMPLITUDE, feature_table
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.circle import CircularLaw, certify_odds
@@ -110,7 +110,7 @@ class PhaseReports(CircularReports):
             reach=0.0,
         )
 
-    def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+    def add_noise(self, sums: Integers, source: RandomSource) -> Integers:
         """Return the rows of the reports of one record: shape ``(2 r,)``, int64.
 
         A second call is a second release.
@@ -138,7 +138,7 @@ class PhaseReports(CircularReports):
         return self.law.uniform_report(source)
 
 
-def find_phases(features: NDArray[np.int64]) -> NDArray[np.int64]:
+def find_phases(features: Integers) -> Integers:
     """Return the least phase that has each feature: shape ``(n,)`` for ``(2, n)``.
 
     Neighbouring phases may share a row of the feature table; they differ by less than the table's
@@ -158,16 +158,16 @@ def find_phases(features: NDArray[np.int64]) -> NDArray[np.int64]:
             field="sums",
             fix="report this: a phase report was about to be drawn from something else",
         )
-    least: NDArray[np.int64] = phases[found]
+    least: Integers = phases[found]
     return least
 
 
 @cache
-def _index_rows() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _index_rows() -> tuple[Integers, Integers]:
     keys, first = np.unique(_pack(feature_table().T.astype(np.int64)), return_index=True)
     return keys, first.astype(np.int64)
 
 
-def _pack(features: NDArray[np.int64]) -> NDArray[np.int64]:
-    packed: NDArray[np.int64] = (features[0] << np.int64(32)) + features[1]
+def _pack(features: Integers) -> Integers:
+    packed: Integers = (features[0] << np.int64(32)) + features[1]
     return packed
