@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-_ANEW = os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+# Windows has none of the first two, and writes lines of its own without the third.
+_CAREFUL = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_BINARY"))
+_ANEW = os.O_CREAT | os.O_WRONLY | _CAREFUL
 
 
 def replace_file(path: Path, data: bytes, *, part: str = "part", mode: int = 0o600) -> None:
@@ -60,7 +62,9 @@ def place_file(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names of a folder's files are on the disk."""
+    """Wait until the names of a folder's files are on the disk; Windows has no call for that."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -79,10 +83,12 @@ def write_all(file: int, data: bytes) -> None:
 def _write(path: Path, how: int, data: bytes, mode: int) -> None:
     file = os.open(path, _ANEW | how, 0o600)
     try:
-        os.fchmod(file, mode)
+        if hasattr(os, "fchmod"):
+            os.fchmod(file, mode)
         write_all(file, data)
-    except (OSError, KeyboardInterrupt):
+    except BaseException:
+        # Closed first: Windows deletes no open file.
+        os.close(file)
         path.unlink()
         raise
-    finally:
-        os.close(file)
+    os.close(file)
