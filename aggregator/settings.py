@@ -132,7 +132,9 @@ class Settings(BaseSettings):
     behind_proxy: bool = False
     proxies: str = "127.0.0.1,::1"
     web_origins: str = ""
-    page_url: Annotated[str, Field(pattern=r"^(https?://[!-~]*[^/])?$")] = ""
+    page_url: Annotated[
+        str, Field(pattern=r"^(https?://[!-~]*[^/])?$", examples=["https://sketches.example.org"])
+    ] = ""
     webhook_hosts: str = ""
     n_workers: Annotated[int, Field(ge=0, le=256)] = 1
     lease_s: Annotated[float, Field(gt=0)] = 60.0
@@ -141,7 +143,9 @@ class Settings(BaseSettings):
     payload_days: Annotated[float | None, Field(gt=0)] = None
     max_body_bytes: Annotated[int, Field(ge=1024)] = _MIB
     body_timeout_s: Annotated[float, Field(gt=0)] = 30.0
-    least_agent: Annotated[str, Field(pattern=r"^(\d{1,6}\.\d{1,6}\.\d{1,6})?$")] = ""
+    least_agent: Annotated[
+        str, Field(pattern=r"^(\d{1,6}\.\d{1,6}\.\d{1,6})?$", examples=["0.2.0"])
+    ] = ""
     most_running: Annotated[int, Field(ge=1, le=1000)] = 15
     most_waiting: Annotated[int, Field(ge=0, le=100_000)] = 1000
     device_rate: Annotated[float, Field(gt=0)] = 20.0
@@ -156,7 +160,9 @@ class Settings(BaseSettings):
     oidc_client_id: str = ""
     oidc_client_secret: Annotated[str | None, Field(repr=False)] = None
     oidc_ca: Path | None = None
-    oidc_scopes: Annotated[str, Field(pattern=r"^openid( [!-~]+)*$")] = "openid profile email"
+    oidc_scopes: Annotated[
+        str, Field(pattern=r"^openid( [!-~]+)*$", examples=["openid profile email"])
+    ] = "openid profile email"
     oidc_groups_claim: Annotated[str, Field(min_length=1)] = "groups"
     oidc_operators: str = ""
     oidc_analysts: str = ""

@@ -24,7 +24,7 @@ from sfumato.shared.arrays import Floats
 SIZES = ((2, 10), (4, 5), (6, 20), (10, 10), (20, 8), (3, 40))
 """Dimensions and clusters, (d, k), of families that leave them free."""
 LARGE_SIZES = ((5, 140), (10, 90), (16, 60), (30, 32))
-"""Those whose fits have a thousand parameters."""
+"""(d, k) of about a thousand parameters: k (d + 2)."""
 N_RECORDS = 50_000
 _SMALLER = ((2, 5), (3, 8), (4, 5), (6, 6), (8, 4))
 GUESS = 0.25

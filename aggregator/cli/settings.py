@@ -65,6 +65,9 @@ def _to_config_error(error: ValidationError) -> ConfigError:
         known = ", ".join(Settings.model_fields)
         return ConfigError("is not a setting", field=name, fix=f"use one of: {known}")
     rule = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "string_pattern_mismatch":
+        (example,) = Settings.model_fields[name].examples or ("",)
+        rule = f"must be written as in {example}"
     return ConfigError(
         rule[:1].lower() + rule[1:],
         field=name,

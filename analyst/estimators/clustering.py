@@ -24,13 +24,11 @@ from sfumato.analyst.estimators.inputs import (
     read_rng,
     read_rows,
     read_seed,
-    refuse_words,
 )
 from sfumato.analyst.estimators.sizes import (
     count_public,
     read_clusters,
     read_scale,
-    require_records,
     require_signal,
 )
 from sfumato.learning.clustering.methods.contract import (
@@ -143,12 +141,7 @@ class ClusteringEstimator(CentralEstimator):
 
     def _fit(self, X: Any) -> None:  # noqa: N803
         """Ask the planned questions about some records, with noise, and compute centroids."""
-        refuse_words(X)
-        rows = read_rows(X)
-        found = find_names(X)
-        names = list_names(found, rows.shape[1])
-        require_records(rows.shape, self.relation)
-        self._require_readable(rows, names, X)
+        rows, found, names = self._read_numbers(X)
         plan = self._plan(len(rows), names)
         read_rng(self.random_state)
         quantiser = Quantiser.from_bounds(plan.lower, plan.upper)

@@ -33,11 +33,16 @@ from sfumato.analyst.estimators.inputs import (
     Exact,
     describe_lost_names,
     describe_names,
+    find_names,
+    list_names,
     read_number,
+    read_rows,
+    refuse_words,
     spell_cell,
 )
 from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.progress import follow_step
+from sfumato.analyst.estimators.sizes import require_records
 from sfumato.learning.clustering.methods.contract import Round
 from sfumato.shared.arrays import Integers
 from sfumato.shared.cbor import encode_deterministic
@@ -353,6 +358,18 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
                 fix="use 1 or less",
             )
         return epsilon
+
+    def _read_numbers(
+        self,
+        X: Any,  # noqa: N803
+    ) -> tuple[NDArray[np.floating], NDArray[np.object_] | None, list[str]]:
+        """Return rows of enough readable numbers, the table's own names, and a name a column."""
+        refuse_words(X)
+        rows, found = read_rows(X), find_names(X)
+        names = list_names(found, rows.shape[1])
+        require_records(rows.shape, self.relation)
+        self._require_readable(rows, names, X)
+        return rows, found, names
 
     def _require_readable(
         self,

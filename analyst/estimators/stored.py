@@ -16,18 +16,14 @@ from sfumato.analyst.estimators.contract import PrivateEstimator, Release, read_
 from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.inputs import (
     Exact,
-    find_names,
     list_names,
     read_rng,
-    read_rows,
     read_whole,
-    refuse_words,
     require_delta,
 )
 from sfumato.analyst.estimators.labels import make_array, place_wanted, require_visible
 from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.signature import open_release
-from sfumato.analyst.estimators.sizes import require_records
 from sfumato.shared.arrays import Floats, Integers
 from sfumato.shared.errors import ConfigError, MalformedMessageError, SketchError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
@@ -82,12 +78,7 @@ class StoredModel(PrivateEstimator):
         return self
 
     def _fit_parts(self, X: Any, y: Any) -> None:  # noqa: N803
-        refuse_words(X)
-        rows = read_rows(X)
-        found = find_names(X)
-        names = list_names(found, rows.shape[1])
-        require_records(rows.shape, self.relation)
-        self._require_readable(rows, names, X)
+        rows, found, names = self._read_numbers(X)
         places = self._place(y, len(rows))
         design = self._design(names)
         read_rng(self.random_state)

@@ -30,7 +30,7 @@ with warnings.catch_warnings():
 
 
 AS_IT_IS = "ignore:get_jwt_config:DeprecationWarning"
-"""What the provider's own library says of it."""
+"""Filter of a warning that the provider's library raises."""
 
 
 def encode(raw: bytes) -> str:

@@ -59,7 +59,7 @@ class ClustersPart(StatisticPart):
 
     @property
     def count_unit(self) -> int:
-        """What a record adds to the count of its cluster."""
+        """The number that a record adds to the count of its cluster."""
         return self.units.count
 
     def derive(self, space: RecordSpace, *, norm: str) -> ClustersPart:

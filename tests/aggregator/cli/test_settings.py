@@ -42,6 +42,8 @@ def test_an_option_outweighs_a_variable_and_a_variable_the_file(
             "port: input should be less than or equal to 65535. Correct the option, "
             "SFUMATO_PORT, or 'port' in the file of settings",
         ),
+        ("least_agent = 'new'", "least_agent: must be written as in 0.2.0. Correct the option"),
+        ("page_url = 'a/'", "page_url: must be written as in https://sketches.example.org"),
         ("prot = 1", "prot: is not a setting. Use one of: database_url, host, port,"),
         ("port = ", "--config: is not TOML: "),
         ('port = "many"', "port: input should be a valid integer"),
