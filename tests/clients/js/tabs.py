@@ -119,6 +119,7 @@ class Browser:
     def __init__(self, page: Page, address: str) -> None:
         self.address = address
         self.places: list[str] = []
+        self._answers: dict[int, Any] = {}
         self._page = page
         page._session = None
 
@@ -138,7 +139,8 @@ class Browser:
 
     def wait(self, number: int) -> Any:
         """Wait for the result of a call; kill the tab if it has reached its last place."""
-        while True:
+        # Calls that have begun may be answered in any order.
+        while number not in self._answers:
             answer = self._page._read()
             told = answer.get("params", {})
             if answer.get("method") == "Runtime.bindingCalled":
@@ -147,10 +149,12 @@ class Browser:
                 if is_last:
                     self._kill()
                     raise KilledError(name)
-            if answer.get("id") == number:
-                if "error" in answer:
-                    raise PageError(str(answer["error"]))
-                return answer["result"]
+            if "id" in answer:
+                self._answers[answer["id"]] = answer
+        answer = self._answers.pop(number)
+        if "error" in answer:
+            raise PageError(str(answer["error"]))
+        return answer["result"]
 
     def open_tab(self, page: str = "device.html", context: str | None = None) -> Tab:
         """Open a tab with a page."""
