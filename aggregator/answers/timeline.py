@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -17,6 +17,7 @@ from sfumato.learning.insight.changes import compute_levels
 from sfumato.learning.insight.columns import describe_columns
 from sfumato.learning.insight.selection import Selection as Sketches
 from sfumato.learning.insight.sizes import describe_size
+from sfumato.learning.insight.spread import Spread
 from sfumato.learning.insight.weeks import find_phases
 from sfumato.learning.insight.windows import (
     MOST_WINDOWS,
@@ -33,6 +34,7 @@ from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.analyses import (
     ChangePointBody,
     ColumnChangeBody,
+    SpreadBody,
     TimelineBody,
     TimelineRequest,
     WindowBody,
@@ -135,14 +137,23 @@ class TimelineKind:
         looks = inputs.measure(answer.model.fit.means)
         n_measured = sum(each is not None for each in looks)
         words = [f"shares of {n_measured} of {len(looks)} windows are measured by a second look"]
-        last = max(i for i, each in enumerate(answer.windows) if each.reading or not i)
         windows = [
-            _describe_window(inputs.plan, part.selection, window, measured, is_last=i == last)
+            _describe_window(
+                inputs.plan,
+                part.selection,
+                window,
+                measured,
+                is_last=i == answer.last,
+                spread=answer.spreads.get(i),
+            )
             for i, (part, window, measured) in enumerate(
                 zip(inputs.parts, answer.windows, looks, strict=True)
             )
         ]
-        points = [_describe_change_point(inputs, change) for change in answer.changes]
+        points = [
+            _describe_change_point(inputs, change, answer.spreads.get(change.window))
+            for change in answer.changes
+        ]
         for point in points:
             window = windows[point.window]
             if window.finding and not any(each.is_named for each in window.columns):
@@ -167,6 +178,19 @@ class TimelineKind:
             usual=answer.usual,
             by_weekday=answer.by_weekday,
         )
+
+
+def list_steps(inputs: Inputs, answer: History) -> Mapping[int, tuple[Selection, Selection]]:
+    """Return the slots before and after the newest changes, by window."""
+
+    def join(first: int, stop: int) -> Selection:
+        chosen = [part.selection for part in inputs.parts[first:stop]]
+        return replace(chosen[0], last_slot=chosen[-1].last_slot)
+
+    return {
+        window: (join(first, window), join(window, stop))
+        for window, (first, stop) in answer.newest.items()
+    }
 
 
 def _find_accepted(inputs: Inputs, request: TimelineRequest) -> list[int]:
@@ -232,11 +256,15 @@ def _slots_of(selection: Selection) -> Slots:
     return selection.first_slot, selection.last_slot
 
 
-def _describe_finding(what: str, start: float, end: float | None = None) -> str:
-    """Describe a change, and since when it is, or from when to when it was."""
-    if end is None:
-        return f"{what} since {show_utc(start)}"
-    return f"{what} from {show_utc(start)} to {show_utc(end)}"
+def _describe_finding(
+    what: str, start: float, end: float | None = None, spread: Spread | None = None
+) -> str:
+    """Describe a change, since when it is or from when to when it was, and in how many devices."""
+    time = f"since {show_utc(start)}"
+    if end is not None:
+        time = f"from {show_utc(start)} to {show_utc(end)}"
+    where = "" if spread is None else spread.describe()
+    return f"{what} {time}, {where}" if where else f"{what} {time}"
 
 
 def _describe_window(
@@ -246,6 +274,7 @@ def _describe_window(
     measured: Measurement | None,
     *,
     is_last: bool,
+    spread: Spread | None,
 ) -> WindowBody:
     first, last = _slots_of(selection)
     reading = window.reading
@@ -254,7 +283,7 @@ def _describe_window(
     if window.is_alarm and reading is not None:
         size = describe_size(reading.size, window.size_error or 0.0, is_certain=True)
         what = describe_columns(plan, window.columns) or f"the records differ {size},"
-        finding = _describe_finding(what, start, None if is_last else end)
+        finding = _describe_finding(what, start, None if is_last else end, spread)
     return make_body(
         WindowBody,
         window,
@@ -263,6 +292,7 @@ def _describe_window(
         start=to_rfc3339(start),
         end=to_rfc3339(end),
         finding=finding,
+        devices=None if spread is None else make_body(SpreadBody, spread),
         columns=[
             make_body(ColumnChangeBody, each, name=axis.name, unit=axis.unit)
             for each, axis in zip(window.columns, plan.axes, strict=bool(window.columns))
@@ -294,7 +324,9 @@ def _list_estimates(
     ]
 
 
-def _describe_change_point(inputs: Inputs, change: Change) -> ChangePointBody:
+def _describe_change_point(
+    inputs: Inputs, change: Change, spread: Spread | None
+) -> ChangePointBody:
     found = change.comparison
     first, _ = _slots_of(inputs.parts[change.window].selection)
     start, size = inputs.plan.window.slot_bounds(first)[0], found.describe_size()
@@ -308,6 +340,7 @@ def _describe_change_point(inputs: Inputs, change: Change) -> ChangePointBody:
         size=found.size,
         size_error=found.size_error,
         words=f"{size}; {change.describe_named()}",
-        finding=_describe_finding(what, start),
+        finding=_describe_finding(what, start, spread=spread),
+        devices=None if spread is None else make_body(SpreadBody, spread),
         changes=[describe_change(each) for each in found.changes],
     )

@@ -93,7 +93,7 @@ class Worker:
             answer = await run_in_thread(
                 lambda: work.solve(progress=note_progress, cancelled=cancelled.is_set)
             )
-            return work, answer
+            return work, await self._jobs.complete(work, answer)
 
         solving = asyncio.create_task(solve())
         stopping = asyncio.ensure_future(stop.wait())

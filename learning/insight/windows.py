@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -37,6 +37,7 @@ from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.null_law import draw_unit_noise
 from sfumato.learning.insight.pairs import fit_model, pose_pooled
 from sfumato.learning.insight.selection import Errors, Selection, SelectionMean, average
+from sfumato.learning.insight.spread import Spread
 from sfumato.learning.insight.statistics import compute_sigma, describe_doubt
 from sfumato.learning.insight.timeline import Contrasts, Timeline
 from sfumato.learning.insight.weeks import has_weeks
@@ -182,6 +183,8 @@ class History:
         The usual change of neighbouring windows.
     by_weekday
         Whether windows are compared by weekday; None where they have none.
+    spreads
+        In how many devices the newest changes are, by window.
     assumptions
         Assumptions of the p-values in words.
     """
@@ -194,6 +197,29 @@ class History:
     usual: float
     assumptions: tuple[str, ...]
     by_weekday: bool | None = None
+    spreads: Mapping[int, Spread] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """Number of the last window that is compared; 0 without one."""
+        return max(i for i, each in enumerate(self.windows) if each.reading or not i)
+
+    @property
+    def newest(self) -> dict[int, tuple[int, int]]:
+        """The first window before, and the first one after, the newest change and alarm.
+
+        By the window of each. None where windows are compared by weekday: what is before them
+        holds other days.
+        """
+        if self.by_weekday:
+            return {}
+        found, window = {}, self.windows[self.last]
+        if window.is_alarm and window.reference is not None:
+            found[self.last] = (window.reference, self.last + 1)
+        if self.changes:
+            *_, before, last = [0, *(change.window for change in self.changes)]
+            found[last] = (before, len(self.windows))
+        return found
 
     def describe(self) -> tuple[str, ...]:
         """Describe the history in words, doubts first."""

@@ -245,6 +245,25 @@ class WindowClusterBody:
 
 
 @body
+class SpreadBody:
+    """The numbers of devices that a change is seen in, is not in, or that cannot tell."""
+
+    n_changed: int = member(
+        "Devices whose own records changed the same way; of those that did not, 1 % are among "
+        "them.",
+        5,
+    )
+    n_unchanged: int = member(
+        "Devices in which a change as in the others would be seen with probability 99 %, and is "
+        "not.",
+        1,
+    )
+    n_unclear: int = member(
+        "Devices whose noise hides it, or that did not send before and after.", 0
+    )
+
+
+@body
 class WindowBody:
     """One window of a timeline."""
 
@@ -281,6 +300,9 @@ class WindowBody:
         "room temperature 21.0 -> 15.2 degC (error 0.2) since Tuesday 2026-03-03 03:00 UTC",
         default=None,
     )
+    devices: SpreadBody | None = member(
+        "In how many devices the change is, of an alarm in the last window.", default=None
+    )
     columns: list[ColumnChangeBody] = member(
         "Changes of columns from its reference; none where the verdicts leave their means open.",
         default_factory=list,
@@ -315,6 +337,9 @@ class ChangePointBody:
         "The change in columns and units, and since when.",
         "room temperature 21.0 -> 15.2 degC (error 0.2) since Tuesday 2026-03-03 03:00 UTC",
         default="",
+    )
+    devices: SpreadBody | None = member(
+        "In how many devices the change is, of the newest one.", default=None
     )
     changes: list[ChangeBody] = member("Changes from the stretch before to the stretch after.")
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sfumato.aggregator.resources.jobs.service import analyses
 from sfumato.aggregator.resources.sketches.store.retention import drop_payloads
 from sfumato.aggregator.worker import Worker
 from sfumato.shared.core import SketchAccumulator, feature_table
@@ -377,9 +378,48 @@ async def test_a_window_without_sketches_has_a_doubt_and_the_others_do_not_care(
     assert {window["doubt"] for window in empty} == {"contains no sketch"}
     assert all(window["clusters"] is None and window["p"] is None for window in empty)
     assert result["windows"][-1]["p"] is not None
-    assert result["words"][0].endswith("since Wednesday 1970-01-21 03:00 UTC")
+    assert result["words"][0].endswith("since Wednesday 1970-01-21 03:00 UTC, in 2 of 2 devices")
     assert result["words"][1].startswith("2 of 9 windows cannot be read")
     assert [point["window"] for point in result["change_points"]] == [3]
+
+
+async def test_a_timeline_says_in_how_many_devices_a_change_is(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, plan = server.desk, make_plan()
+    study = await fill(desk, n_devices=3)
+    await server.services.merger.merge_all()
+    early, device = server.clock.now(), Device(4)
+    await desk.enrol(study, device)
+    server.clock.seconds += 100
+    for i in range(N_SLOTS):
+        await desk.send(
+            study,
+            device,
+            plan,
+            release(plan, device, 900 + i, 0.0),
+            sequence=i,
+            slots=(SLOT + i,) * 2,
+            n_records=N_RECORDS,
+        )
+    body = {"kind": "timeline", "n_clusters": 3, "reference": "all-before"}
+    result = await solve(server, await ask(desk, study, **body))
+    (point,) = result["change_points"]
+    assert point["devices"] == {"n_changed": 3, "n_unchanged": 1, "n_unclear": 0}
+    assert point["finding"].endswith("03:00 UTC, in 3 of 4 devices")
+    *others, last = [window["devices"] for window in result["windows"]]
+    assert last == point["devices"]
+    assert others == [None, None, None, point["devices"], None]
+    # Too many sketches to read, and some that are no longer kept.
+    monkeypatch.setattr(analyses, "MOST_SKETCHES", 23)
+    (point,) = (await solve(server, await ask(desk, study, seed=1, **body)))["change_points"]
+    assert point["devices"] is None
+    assert point["finding"].endswith("03:00 UTC")
+    monkeypatch.undo()
+    async with server.store.begin(write=True) as transaction:
+        await drop_payloads(transaction, received_before=early + 1.0, most=1000)
+    (point,) = (await solve(server, await ask(desk, study, seed=2, **body)))["change_points"]
+    assert point["devices"] == {"n_changed": 0, "n_unchanged": 0, "n_unclear": 4}
 
 
 async def test_a_timeline_works_where_numbers_of_records_are_secret(server: Server) -> None:

@@ -8,13 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sfumato.aggregator.answers.kind import Inputs, Kind, Part
+from sfumato.aggregator.answers.kind import Inputs, Kind, Part, intersect
 from sfumato.aggregator.answers.registry import KINDS
+from sfumato.aggregator.answers.timeline import list_steps
 from sfumato.aggregator.base.sums.layout import Layout
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.base.transaction import Transaction
 from sfumato.aggregator.resources.jobs.record import AnalysisRecord
 from sfumato.aggregator.resources.jobs.service.requests import RequestService, require_one_cluster
+from sfumato.aggregator.resources.jobs.service.sources import (
+    MOST_DEVICES,
+    MOST_SKETCHES,
+    load_sides,
+)
 from sfumato.aggregator.resources.parts import Parts
 from sfumato.aggregator.resources.plans import require_study
 from sfumato.aggregator.resources.sketches.record import DeviceSums
@@ -24,6 +30,8 @@ from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
 from sfumato.aggregator.resources.snapshots.service.snapshots import Frozen, SnapshotService, is_of
 from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.aggregator.resources.studies.store import list_accepted
+from sfumato.learning.insight.spread import Spread, measure_spread
+from sfumato.learning.insight.windows import History
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError, StoreError
 from sfumato.shared.plan import SketchPlan, WindowRule
@@ -49,8 +57,47 @@ class AnalysisWork:
         """Return the answer as a document."""
         return asdict(self.kind.describe(self.inputs, self.request, answer))
 
+    async def complete(self, transaction: Transaction, answer: Any) -> Any:
+        """Return the answer as it is."""
+        return answer
+
     async def store(self, transaction: Transaction, answer: Any) -> None:
         """Store nothing more."""
+
+
+class TimelineWork(AnalysisWork):
+    """A timeline, which also looks in which devices its newest changes are."""
+
+    async def complete(self, transaction: Transaction, answer: History) -> History:
+        """Return the answer with the devices of its newest changes, where they can be told."""
+        plan, parts = self.inputs.plan, self.inputs.parts
+        snapshots = [part.snapshot for part in parts if part.snapshot is not None]
+        if plan.sum_release is not None or max(each.n_devices for each in snapshots) > MOST_DEVICES:
+            return answer
+        spreads: dict[int, Spread] = {}
+        for window, sides in list_steps(self.inputs, answer).items():
+            if (
+                sum(_is_in(part.selection, sides) * part.n_sketches for part in parts)
+                > MOST_SKETCHES
+            ):
+                continue
+            devices, n_others = await load_sides(
+                transaction,
+                snapshots[0].study_id,
+                plan,
+                sides,
+                received_until=max(each.created for each in snapshots),
+            )
+            found = await asyncio.to_thread(
+                measure_spread, answer.model, devices, n_others=n_others
+            )
+            if found is not None:
+                spreads[window] = found
+        return replace(answer, spreads=spreads)
+
+
+def _is_in(selection: Selection, sides: tuple[Selection, Selection]) -> bool:
+    return any(intersect(selection, side) is not None for side in sides)
 
 
 class AnalysisService(RequestService[AnalysisRecord]):
@@ -142,7 +189,8 @@ class AnalysisService(RequestService[AnalysisRecord]):
         inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen), look_plan=look)
         if kind.needs_devices:
             inputs = replace(inputs, devices=await self._sum_devices(study, inputs))
-        return AnalysisWork(kind=kind, request=request, inputs=inputs)
+        work = TimelineWork if analysis.kind == "timeline" else AnalysisWork
+        return work(kind=kind, request=request, inputs=inputs)
 
     async def _find_look(self, look_id: str | None) -> SketchPlan | None:
         """Return the plan of the second look that a request names."""

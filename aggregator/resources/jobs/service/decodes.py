@@ -101,6 +101,10 @@ class DecodeWork:
             cancelled=cancelled,
         )
 
+    async def complete(self, transaction: Transaction, answer: Solution) -> Solution:
+        """Return the answer as it is."""
+        return answer
+
     def describe(self, answer: Solution, *, seconds: float) -> dict[str, Any]:
         """Return the solution, with what looks have measured, as a document.
 

@@ -42,6 +42,9 @@ class Work(Protocol):
             ``cancelled`` returned true.
         """
 
+    async def complete(self, transaction: Transaction, answer: Any) -> Any:
+        """Return the answer with what rests on sums that only the answer could name."""
+
     def describe(self, answer: Any, *, seconds: float) -> dict[str, Any]:
         """Return the answer as a document."""
 
@@ -124,6 +127,11 @@ class JobService(Service):
             The database does not answer.
         """
         return await self._prepare[type(job.record)](job.record)
+
+    async def complete(self, work: Work, answer: Any) -> Any:
+        """Return the answer of a job with what rests on sums that only it could name."""
+        async with self._store.begin() as transaction:
+            return await work.complete(transaction, answer)
 
     async def renew(self, job: Job, *, lease_s: float, progress: float) -> bool:
         """Renew a lease and store progress; false if it is lost or the job was cancelled."""

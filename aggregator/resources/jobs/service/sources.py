@@ -23,10 +23,11 @@ from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.influence import LEAST_SOURCES, add_influence, rank_sources
+from sfumato.learning.insight.spread import Sides
 from sfumato.shared.plan import SketchPlan
 
-_MOST_DEVICES: Final = 2_000
-_MOST_SKETCHES: Final = 50_000
+MOST_DEVICES: Final = 2_000
+MOST_SKETCHES: Final = 50_000
 """The worker reads all of them. In a larger fleet no honest share of one device decides much."""
 _UNKNOWN: Final = (
     "one device may have decided any cluster: the secure sum has too few parts to tell"
@@ -96,9 +97,9 @@ async def load_sources(
         return None
     if plan.sum_release is not None:
         return Sources(kind="part", totals=await _sum_parts(transaction, plan, snapshot))
-    if not LEAST_SOURCES["device"] <= snapshot.n_devices <= _MOST_DEVICES:
+    if not LEAST_SOURCES["device"] <= snapshot.n_devices <= MOST_DEVICES:
         return None
-    if snapshot.n_sketches > _MOST_SKETCHES:
+    if snapshot.n_sketches > MOST_SKETCHES:
         return None
     sums, members = await sum_devices(
         transaction,
@@ -110,6 +111,46 @@ async def load_sources(
     if not is_of(snapshot, study, members=members) or any(each.n_dropped for each in sums):
         return None
     return Sources(kind="device", totals=[each.totals for each in sums])
+
+
+async def load_sides(
+    transaction: Transaction,
+    study_id: bytes,
+    plan: SketchPlan,
+    sides: tuple[Selection, Selection],
+    *,
+    received_until: float,
+) -> tuple[Sequence[Sides], int]:
+    """Load the sums of each device before and after a change.
+
+    Returns
+    -------
+    Sequence[Sides], int
+        Those of devices with sums on both sides, and the number of the others.
+    """
+    before, after = [
+        {
+            each.device.device_id: each
+            for each in (
+                await sum_devices(
+                    transaction,
+                    study_id,
+                    side,
+                    layout=Layout.of(plan),
+                    received_until=received_until,
+                )
+            )[0]
+        }
+        for side in sides
+    ]
+    # Sums that lack a payload are not those of the device.
+    whole = [
+        name
+        for name in before.keys() & after.keys()
+        if not before[name].n_dropped and not after[name].n_dropped
+    ]
+    n_others = len(before.keys() | after.keys()) - len(whole)
+    return [(before[name].totals, after[name].totals) for name in sorted(whole)], n_others
 
 
 async def _sum_parts(
