@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -180,17 +180,16 @@ class TimelineKind:
         )
 
 
-def list_steps(inputs: Inputs, answer: History) -> Mapping[int, tuple[Selection, Selection]]:
-    """Return the slots before and after the newest changes, by window."""
-
-    def join(first: int, stop: int) -> Selection:
-        chosen = [part.selection for part in inputs.parts[first:stop]]
-        return replace(chosen[0], last_slot=chosen[-1].last_slot)
-
-    return {
-        window: (join(first, window), join(window, stop))
-        for window, (first, stop) in answer.newest.items()
-    }
+def join_windows(inputs: Inputs, numbers: Sequence[int]) -> list[Selection]:
+    """Return the selections of windows, those of neighbours in one."""
+    joined: list[Selection] = []
+    for i, number in enumerate(numbers):
+        selection = inputs.parts[number].selection
+        if i and numbers[i - 1] == number - 1:
+            joined[-1] = replace(joined[-1], last_slot=selection.last_slot)
+        else:
+            joined.append(selection)
+    return joined
 
 
 def _find_accepted(inputs: Inputs, request: TimelineRequest) -> list[int]:

@@ -62,6 +62,9 @@ _MOST_DECODED: Final = 100
 _ENERGY_DRAWS: Final = 2000
 _MOST_TOLD: Final = 3
 
+Sides = tuple[Sequence[int], Sequence[int]]
+"""Numbers of the windows before a change, and of those after it."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Estimate:
@@ -183,8 +186,10 @@ class History:
         The usual change of neighbouring windows.
     by_weekday
         Whether windows are compared by weekday; None where they have none.
+    newest
+        The windows before and after the newest change, and the newest alarm: by window.
     spreads
-        In how many devices the newest changes are, by window.
+        In how many devices they are, by window.
     assumptions
         Assumptions of the p-values in words.
     """
@@ -197,29 +202,13 @@ class History:
     usual: float
     assumptions: tuple[str, ...]
     by_weekday: bool | None = None
+    newest: Mapping[int, Sides] = field(default_factory=dict)
     spreads: Mapping[int, Spread] = field(default_factory=dict)
 
     @property
     def last(self) -> int:
         """Number of the last window that is compared; 0 without one."""
         return max(i for i, each in enumerate(self.windows) if each.reading or not i)
-
-    @property
-    def newest(self) -> dict[int, tuple[int, int]]:
-        """The first window before, and the first one after, the newest change and alarm.
-
-        By the window of each. None where windows are compared by weekday: what is before them
-        holds other days.
-        """
-        if self.by_weekday:
-            return {}
-        found, window = {}, self.windows[self.last]
-        if window.is_alarm and window.reference is not None:
-            found[self.last] = (window.reference, self.last + 1)
-        if self.changes:
-            *_, before, last = [0, *(change.window for change in self.changes)]
-            found[last] = (before, len(self.windows))
-        return found
 
     def describe(self) -> tuple[str, ...]:
         """Describe the history in words, doubts first."""
@@ -428,6 +417,12 @@ def follow_windows(
             )
         )
     progress(1.0)
+    newest: dict[int, Sides] = {}
+    if windows[places[-1]].is_alarm:
+        newest[len(read) - 1] = (range(begins[-1], len(read) - 1), [len(read) - 1])
+    if points:
+        *_, start, last = [0, *(point.place for point in points)]
+        newest[last] = (range(start, last), range(last, len(read)))
     return History(
         model=model,
         windows=tuple(windows),
@@ -444,6 +439,13 @@ def follow_windows(
         smallest_shift=smallest_shift,
         usual=usual,
         by_weekday=None if phases is None else timeline.phases is not None,
+        newest={
+            places[place]: (
+                [places[t] for t in _choose_alike(timeline, earlier, later)],
+                [places[t] for t in later],
+            )
+            for place, (earlier, later) in newest.items()
+        },
         assumptions=_list_assumptions(timeline, follows_changes=follows_changes and bool(points)),
     )
 
@@ -516,19 +518,27 @@ def _compare_stretches(
     cancelled: Callable[[], bool],
 ) -> list[Comparison]:
     """Compare the stretches on both sides of each change, by weekday if the week is known."""
-    phases = timeline.phases
     ends = [0, *(point.place for point in points), len(windows)]
     found = []
     for i in range(1, len(ends) - 1):
         _require_wanted(cancelled)
-        earlier, later = list(range(ends[i - 1], ends[i])), range(ends[i], ends[i + 1])
-        if phases is not None:
-            places = {phases[t] for t in later}
-            earlier = [t for t in earlier if phases[t] in places] or earlier
+        before_it, later = range(ends[i - 1], ends[i]), range(ends[i], ends[i + 1])
+        earlier = _choose_alike(timeline, before_it, later) or before_it
         before = _join([windows[t] for t in earlier], "before")
         after = _join([windows[t] for t in later], "after")
         found.append(compare(timeline.model, before, after, rng=rng))
     return found
+
+
+def _choose_alike(
+    timeline: Timeline, earlier: Sequence[int], later: Sequence[int]
+) -> Sequence[int]:
+    """Choose windows of the same places in the week as later ones, if the week is known."""
+    phases = timeline.phases
+    if phases is None:
+        return earlier
+    places = {phases[t] for t in later}
+    return [t for t in earlier if phases[t] in places]
 
 
 def _measure_excess(plan: SketchPlan, rng: np.random.Generator) -> float:

@@ -77,6 +77,10 @@ def test_a_change_on_a_weekday_is_found_beside_weekends_and_told_in_columns() ->
     # One alarm; the weekend after it, the first since the change, is none.
     assert [i for i, window in enumerate(found.windows) if window.is_alarm] == [change]
     assert found.windows[33].is_first_of_weekday
+    # What came before is of the same weekdays.
+    assert found.newest == {
+        change: ([d for d in range(change) if d % WEEK not in (1, 2)], [*range(31, 36)])
+    }
     x, y = found.windows[change].columns
     assert (x.is_named, y.is_named) == (True, False)
     assert abs(x.before - 1.2) < 4.0 * x.error

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sfumato.aggregator.answers.kind import Inputs, Kind, Part, intersect
+from sfumato.aggregator.answers.kind import Inputs, Kind, Part
 from sfumato.aggregator.answers.registry import KINDS
-from sfumato.aggregator.answers.timeline import list_steps
+from sfumato.aggregator.answers.timeline import join_windows
 from sfumato.aggregator.base.sums.layout import Layout
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.base.transaction import Transaction
@@ -19,7 +19,7 @@ from sfumato.aggregator.resources.jobs.service.requests import RequestService, r
 from sfumato.aggregator.resources.jobs.service.sources import (
     MOST_DEVICES,
     MOST_SKETCHES,
-    load_sides,
+    load_side,
 )
 from sfumato.aggregator.resources.parts import Parts
 from sfumato.aggregator.resources.plans import require_study
@@ -30,7 +30,7 @@ from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
 from sfumato.aggregator.resources.snapshots.service.snapshots import Frozen, SnapshotService, is_of
 from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.aggregator.resources.studies.store import list_accepted
-from sfumato.learning.insight.spread import Spread, measure_spread
+from sfumato.learning.insight.spread import measure_spread
 from sfumato.learning.insight.windows import History
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError, StoreError
@@ -74,30 +74,29 @@ class TimelineWork(AnalysisWork):
         snapshots = [part.snapshot for part in parts if part.snapshot is not None]
         if plan.sum_release is not None or max(each.n_devices for each in snapshots) > MOST_DEVICES:
             return answer
-        spreads: dict[int, Spread] = {}
-        for window, sides in list_steps(self.inputs, answer).items():
-            if (
-                sum(_is_in(part.selection, sides) * part.n_sketches for part in parts)
-                > MOST_SKETCHES
-            ):
+        until = max(each.created for each in snapshots)
+        spreads = {}
+        for window, sides in answer.newest.items():
+            if sum(parts[i].n_sketches for side in sides for i in side) > MOST_SKETCHES:
                 continue
-            devices, n_others = await load_sides(
-                transaction,
-                snapshots[0].study_id,
-                plan,
-                sides,
-                received_until=max(each.created for each in snapshots),
-            )
-            found = await asyncio.to_thread(
+            before, after = [
+                await load_side(
+                    transaction,
+                    snapshots[0].study_id,
+                    plan,
+                    join_windows(self.inputs, side),
+                    received_until=until,
+                )
+                for side in sides
+            ]
+            pairs = [(before[name], after[name]) for name in sorted(before.keys() & after.keys())]
+            devices = [(a, b) for a, b in pairs if a is not None and b is not None]
+            n_others = len(before.keys() | after.keys()) - len(devices)
+            spreads[window] = await asyncio.to_thread(
                 measure_spread, answer.model, devices, n_others=n_others
             )
-            if found is not None:
-                spreads[window] = found
-        return replace(answer, spreads=spreads)
-
-
-def _is_in(selection: Selection, sides: tuple[Selection, Selection]) -> bool:
-    return any(intersect(selection, side) is not None for side in sides)
+        known = {window: each for window, each in spreads.items() if each is not None}
+        return replace(answer, spreads=known)
 
 
 class AnalysisService(RequestService[AnalysisRecord]):

@@ -6,7 +6,7 @@ A decode looks at what it owes to any one of them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -23,7 +23,6 @@ from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.influence import LEAST_SOURCES, add_influence, rank_sources
-from sfumato.learning.insight.spread import Sides
 from sfumato.shared.plan import SketchPlan
 
 MOST_DEVICES: Final = 2_000
@@ -113,44 +112,32 @@ async def load_sources(
     return Sources(kind="device", totals=[each.totals for each in sums])
 
 
-async def load_sides(
+async def load_side(
     transaction: Transaction,
     study_id: bytes,
     plan: SketchPlan,
-    sides: tuple[Selection, Selection],
+    selections: Sequence[Selection],
     *,
     received_until: float,
-) -> tuple[Sequence[Sides], int]:
-    """Load the sums of each device before and after a change.
-
-    Returns
-    -------
-    Sequence[Sides], int
-        Those of devices with sums on both sides, and the number of the others.
-    """
-    before, after = [
-        {
-            each.device.device_id: each
-            for each in (
-                await sum_devices(
-                    transaction,
-                    study_id,
-                    side,
-                    layout=Layout.of(plan),
-                    received_until=received_until,
-                )
-            )[0]
-        }
-        for side in sides
-    ]
-    # Sums that lack a payload are not those of the device.
-    whole = [
-        name
-        for name in before.keys() & after.keys()
-        if not before[name].n_dropped and not after[name].n_dropped
-    ]
-    n_others = len(before.keys() | after.keys()) - len(whole)
-    return [(before[name].totals, after[name].totals) for name in sorted(whole)], n_others
+) -> Mapping[bytes, Totals | None]:
+    """Load the sums of each device over selections; None where a payload is no longer kept."""
+    held: dict[bytes, Totals | None] = {}
+    for selection in selections:
+        sums, _ = await sum_devices(
+            transaction,
+            study_id,
+            selection,
+            layout=Layout.of(plan),
+            received_until=received_until,
+        )
+        for each in sums:
+            name = each.device.device_id
+            found = None if each.n_dropped else each.totals
+            if name in held:
+                before = held[name]
+                found = None if before is None or found is None else before + found
+            held[name] = found
+    return held
 
 
 async def _sum_parts(
