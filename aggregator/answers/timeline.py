@@ -262,7 +262,7 @@ def _describe_finding(
     time = f"since {show_utc(start)}"
     if end is not None:
         time = f"from {show_utc(start)} to {show_utc(end)}"
-    where = "" if spread is None else spread.describe()
+    where = "" if spread is None else spread.words
     return f"{what} {time}, {where}" if where else f"{what} {time}"
 
 

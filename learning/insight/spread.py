@@ -57,8 +57,9 @@ class Spread:
     n_unchanged: int
     n_unclear: int
 
-    def describe(self) -> str:
-        """Return the words that end a sentence about the change; none where no device can tell."""
+    @property
+    def words(self) -> str:
+        """The words that end a sentence about the change; none where no device can tell."""
         n_devices = self.n_changed + self.n_unchanged + self.n_unclear
         if not self.n_changed:
             return "" if self.n_unclear else f"in none of {n_devices} devices: their shares changed"

@@ -261,6 +261,10 @@ class SpreadBody:
     n_unclear: int = member(
         "Devices whose noise hides it, or that did not send before and after.", 0
     )
+    words: str = member(
+        "These numbers, to end a sentence about the change; empty where no device can tell.",
+        "in 5 of 6 devices",
+    )
 
 
 @body

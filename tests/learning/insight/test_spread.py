@@ -73,7 +73,7 @@ def test_a_device_with_few_records_cannot_tell() -> None:
     fleet = Fleet(PLAN, 5)
     found = measure(PLAN, draw(fleet, 4, 4) + draw(fleet, 2, 0, n_records=40), n_others=1)
     assert found == Spread(n_changed=4, n_unchanged=0, n_unclear=3)
-    assert found.describe() == "in 4 of 7 devices, 3 cannot tell"
+    assert found.words == "in 4 of 7 devices, 3 cannot tell"
 
 
 def test_devices_that_send_more_than_before_have_not_changed() -> None:
@@ -99,7 +99,7 @@ def test_devices_that_send_more_than_before_have_not_changed() -> None:
 def test_words_say_what_is_known(counts: tuple[int, int, int], words: str) -> None:
     changed, unchanged, unclear = counts
     found = Spread(n_changed=changed, n_unchanged=unchanged, n_unclear=unclear)
-    assert found.describe() == words
+    assert found.words == words
 
 
 def test_one_device_or_split_frequencies_have_no_spread() -> None:

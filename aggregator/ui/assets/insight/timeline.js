@@ -265,7 +265,8 @@ function listFindings(result) {
     const columns = windows[change.window].columns?.filter((each) => each.is_named) ?? [];
     const told = columns.map((each) => `${each.name} ${rounded(Number(each.before.toPrecision(3)))} → ${rounded(Number(each.after.toPrecision(3)))} ${unitOf(each)}`.trimEnd());
     const what = told.length ? told : describeMoves(change.changes ?? [], result, 2).slice(0, 2);
-    return `Since ${day(change.start)}: ${what.join("; ") || "the records differ, in no single quantity that can be named"}`;
+    const where = change.devices?.words ? `, ${change.devices.words}` : "";
+    return `Since ${day(change.start)}: ${what.join("; ") || "the records differ, in no single quantity that can be named"}${where}`;
   });
 }
 
