@@ -115,6 +115,27 @@ def test_a_change_is_seen_over_time_with_its_window_and_its_cluster(
     assert not page.complaints
 
 
+def test_an_alarm_that_is_no_lasting_change_yet_leads_with_its_column_and_devices(
+    scene: Scene,
+) -> None:
+    column = {"name": "room", "unit": "degC", "before": 21.0, "after": 15.2, "is_named": True}
+    quiet = {"start": "2026-03-02T00:00:00Z", "p": 0.4, "is_alarm": False, "columns": []}
+    alarm = quiet | {
+        "start": "2026-03-03T00:00:00Z",
+        "is_alarm": True,
+        "columns": [column],
+        "devices": {"words": "in 1 of 6 devices"},
+    }
+    scene.enter(scene.aggregator.url)
+    for windows, found in (
+        ([quiet, alarm], ["Since Mar 3, 2026: room 21 → 15.2 degC, in 1 of 6 devices"]),
+        ([alarm, quiet], []),
+    ):
+        result = {"windows": windows, "change_points": []}
+        call = f"listFindings({json.dumps(result)})"
+        assert scene.call("insight/timeline.js", call) == found
+
+
 def test_a_section_opens_on_its_latest_answer_and_the_list_shows_what_matters(
     scene: Scene, changing: str
 ) -> None:

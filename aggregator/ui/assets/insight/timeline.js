@@ -258,10 +258,16 @@ function summarise({ windows, change_points: changes }) {
   return `${first}; ${changes.length ? count(changes.length, "lasting change") : "no lasting change"}.`;
 }
 
+/** An alarm in the last window that is no lasting change yet. */
+function listAlarm({ windows, change_points: changes }) {
+  const last = windows.findLastIndex((each) => each.p !== null);
+  return windows[last]?.is_alarm && !changes.some(({ window }) => window === last) ? [{ ...windows[last], window: last }] : [];
+}
+
 /** What changed, in columns and units where these are known, otherwise in clusters; the newest first. */
-function listFindings(result) {
+export function listFindings(result) {
   const { windows, change_points: changes } = result;
-  return changes.slice(-upTo(3, 1)).reverse().map((change) => {
+  return [...changes, ...listAlarm(result)].slice(-upTo(3, 1)).reverse().map((change) => {
     const columns = windows[change.window].columns?.filter((each) => each.is_named) ?? [];
     const told = columns.map((each) => `${each.name} ${rounded(Number(each.before.toPrecision(3)))} → ${rounded(Number(each.after.toPrecision(3)))} ${unitOf(each)}`.trimEnd());
     const what = told.length ? told : describeMoves(change.changes ?? [], result, 2).slice(0, 2);
