@@ -7,7 +7,9 @@ directed statistic, ``single`` the surest change of one parameter, and ``smalles
 p-value of the three. Power is at 1 %; ``found`` is how often the cluster that changed has the
 surest change, and ``estimate`` the median estimate of it. Years have 52 windows; changes are at
 window 30. ``--case`` chooses parts and settings: names begin with the part. ``directed`` is the
-share of pairs whose p-value rests on the directed statistics too.
+share of pairs whose p-value rests on the directed statistics too. Of six devices none, one, three
+or all change, and ``changed``, ``unchanged`` and ``unclear`` are how many are counted so, in the
+mean.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -23,6 +26,7 @@ from benchmarks.insight_studies import Population, Setting, Workshop, make_setti
 from benchmarks.runner import Bench, Row, make_rows, run
 from sfumato.learning.insight.changes import compute_levels, find_change_points, watch
 from sfumato.learning.insight.comparison import Comparison, compare_means, draw_null
+from sfumato.learning.insight.spread import Spread, measure_spread
 from sfumato.learning.insight.timeline import follow
 
 NAME = "insight"
@@ -35,6 +39,7 @@ _N_STUDIES, _QUICK_STUDIES = 10, 2
 _N_PAIRS, _QUICK_PAIRS = 150, 100
 _N_TRIES = 10
 _N_YEARS = 3
+_N_DEVICES, _N_CHANGED, _N_FLEETS = 6, (0, 1, 3, 6), 3
 _N_YEARS_DRAWN = 999
 _QUICK_SETTINGS = ("mixture knorm eps=4 L=1", "weather knorm eps=1 L=20")
 _WEATHER = RealData(name="weather")
@@ -78,6 +83,14 @@ def list_years() -> Iterator[Setting]:
     yield make_setting("year of weather knorm eps=20 L=1", "knorm", 20, 100, 500, 1, _WEATHER)
 
 
+def list_fleets() -> Iterator[Setting]:
+    """List the settings of devices: the records of one before a change, and after it."""
+    for epsilon in (4, 1, 20):
+        yield make_setting(f"mixture knorm eps={epsilon}", "knorm", epsilon, 200, 5000)
+        words = f"weather knorm eps={epsilon}"
+        yield make_setting(words, "knorm", epsilon, 100, 1000, 1, _WEATHER)
+
+
 def list_changes(population: Population) -> dict[str, tuple[Population, float | None]]:
     """List the changes by name, each with the true size of the parameter that changes."""
     moved, grown = population.move, population.grow
@@ -97,6 +110,7 @@ def measure(bench: Bench) -> Iterator[Row]:
         ("pairs", list_settings(), measure_false_alarms),
         ("power", list_powers(), measure_power),
         ("years", list_years(), measure_years),
+        ("devices", list_fleets(), measure_devices),
     )
     for part, settings, measure_one in parts:
         for i, setting in enumerate(settings):
@@ -223,6 +237,30 @@ def measure_years(bench: Bench, setting: Setting) -> Iterator[Row]:
         if name != "no change":
             figures.append(("median_miss", np.median(each), "windows", "0"))
         yield from _rows(f"{name}, {setting.name}", figures, runs=len(each))
+
+
+def measure_devices(bench: Bench, setting: Setting) -> Iterator[Row]:
+    """Yield in how many devices a change is seen, of those that change and those that do not."""
+    found: dict[int, list[Spread]] = {n_changed: [] for n_changed in _N_CHANGED}
+    for workshop in _open_workshops(bench, setting):
+        *_, changed = _list_yearly_changes(workshop).values()
+        for n_changed, spreads in found.items():
+            for _ in range(_N_FLEETS):
+                pairs = [
+                    workshop.select_pair(changed if i < n_changed else None)
+                    for i in range(_N_DEVICES)
+                ]
+                sides = [(before.totals, after.totals) for before, after in pairs]
+                spread = measure_spread(workshop.model(*chain(*pairs)), sides)
+                if spread is not None:
+                    spreads.append(spread)
+    for n_changed, spreads in found.items():
+        figures = [
+            (name, np.mean([getattr(each, f"n_{name}") for each in spreads]))
+            for name in ("changed", "unchanged", "unclear")
+        ]
+        case = f"{n_changed} of {_N_DEVICES} devices change, {setting.name}"
+        yield from _rows(case, figures, runs=len(spreads), baseline=f"{n_changed} change")
 
 
 def _list_yearly_changes(workshop: Workshop) -> dict[str, Population]:

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import insight
 from benchmarks.datasets import Mixture, RealData
-from benchmarks.insight import measure_false_alarms, measure_power
+from benchmarks.insight import measure_devices, measure_false_alarms, measure_power
 from benchmarks.insight_studies import Workshop, make_setting
 from benchmarks.runner import Bench
 from sfumato.learning.insight.covariance import stack
@@ -53,3 +53,10 @@ def test_changes_are_found_more_often_than_nothing(monkeypatch: pytest.MonkeyPat
     assert alike["false_alarms_5_smallest"].value * 0.05 * 40 < 7
     assert found["moves 1 sd, small", "power_smallest"].value == 1.0
     assert found["moves 1 sd, small", "estimate"].value == pytest.approx(1.0, abs=0.3)
+
+
+def test_devices_that_changed_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insight, "_N_FLEETS", 1)
+    found = {(row.case, row.figure): row.value for row in measure_devices(Bench(seeds=1), SETTING)}
+    assert found["6 of 6 devices change, small", "changed"] == 6.0
+    assert found["0 of 6 devices change, small", "changed"] <= 1.0
