@@ -636,8 +636,11 @@ async def run_timelines(server: Server, *results: dict[str, Any]) -> list[tuple[
     ],
 )
 def test_a_message_states_no_figure_that_is_beyond_trust(p: float, size: float, words: str) -> None:
-    window = timeline({5})["windows"][5] | {"p": p, "size": size}
-    told = describe_window(window, {"words": ["x", window["finding"]]})["words"]
+    devices = {"n_changed": 1, "n_unchanged": 5, "n_unclear": 0, "words": "in 1 of 6 devices"}
+    window = timeline({5})["windows"][5] | {"p": p, "size": size, "devices": devices}
+    data = describe_window(window, {"words": ["x", window["finding"]]})
+    told = data["words"]
+    assert data["devices"] == devices
     assert told[0] == "temperature 21.0 -> 15.0 °C since 5"
     assert told[1].endswith(words)
     assert told[2:] == ["x"]

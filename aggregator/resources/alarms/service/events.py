@@ -194,6 +194,7 @@ def describe_window(window: Mapping[str, Any], result: Mapping[str, Any]) -> dic
         "p": window["p"],
         "size": size,
         "size_error": error,
+        "devices": window.get("devices"),
         "words": [window["finding"], words, *rest],
     }
 
@@ -202,6 +203,7 @@ def _describe_point(point: Mapping[str, Any]) -> dict[str, Any]:
     changes = [change["words"] for change in point["changes"] if change.get("is_named")]
     return {
         **{name: point[name] for name in ("start", "p", "size", "size_error")},
+        "devices": point.get("devices"),
         "words": [point["finding"], point["words"], *changes],
     }
 
