@@ -31,6 +31,7 @@ ALL: dict[str, Any] = {
             "issuer": "https://login.example.org",
             "clientId": "sfumato",
             "secret": "login",
+            "hasAuthority": True,
             "analysts": "research",
         },
         "metrics": {"secret": "monitor", "serviceMonitor": True, "rules": True},
@@ -168,14 +169,25 @@ def test_pods_are_as_many_as_values_say_or_as_their_processors_are_busy() -> Non
 
 
 def test_sign_in_is_set_up_by_settings_that_the_server_knows() -> None:
-    for pod in list_pods(render(ALL | INGRESS)):
-        variables = {each["name"]: each for each in pod["containers"][0]["env"]}
-        oidc = {name for name in variables if "OIDC" in name or "PAGE" in name}
-        assert {name.removeprefix("SFUMATO_").lower() for name in oidc} < set(Settings.model_fields)
-        assert variables["SFUMATO_OIDC_ANALYSTS"]["value"] == "research"
-        assert variables["SFUMATO_PAGE_URL"]["value"] == "https://a.example"
-        source = variables["SFUMATO_OIDC_CLIENT_SECRET"]["valueFrom"]["secretKeyRef"]
-        assert source == {"name": "login", "key": "secret"}
+    pods = list_pods(render(ALL | INGRESS))
+    (server,) = (pod for pod in pods if "serve" in pod["containers"][0]["args"])
+    (container,) = server["containers"]
+    variables = {each["name"]: each for each in container["env"]}
+    oidc = {name for name in variables if "OIDC" in name or "PAGE" in name}
+    assert {name.removeprefix("SFUMATO_").lower() for name in oidc} < set(Settings.model_fields)
+    assert variables["SFUMATO_OIDC_ANALYSTS"]["value"] == "research"
+    assert variables["SFUMATO_PAGE_URL"]["value"] == "https://a.example"
+    source = variables["SFUMATO_OIDC_CLIENT_SECRET"]["valueFrom"]["secretKeyRef"]
+    assert source == {"name": "login", "key": "secret"}
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert variables["SFUMATO_OIDC_CA"]["value"] == f"{mounts['provider']}/ca.pem"
+    (volume,) = (each for each in server["volumes"] if each["name"] == "provider")
+    item = {"key": "ca.pem", "path": "ca.pem"}
+    assert volume["secret"] == {"secretName": "login", "items": [item]}
+    # Workers and the migration sign nobody in.
+    others = [pod for pod in pods if pod is not server]
+    assert len(others) == 2
+    assert not any(word in str(others) for word in ("OIDC", "login", "provider"))
     assert "OIDC" not in str(render(LEADER))
 
 

@@ -81,34 +81,34 @@ spec:
 {{- end }}
 {{- end }}
 
-{{/* Image and settings of the leader's containers. */}}
+{{/* Image and settings of a leader's container: (dict "root" $ "part" "worker"). Only aggregators sign people in. */}}
 {{- define "sfumato.leader" -}}
-{{ include "sfumato.image" (dict "root" . "image" .Values.leader.image) }}
+{{ include "sfumato.image" (dict "root" .root "image" .root.Values.leader.image) }}
 {{ include "sfumato.confined" . }}
 env:
   - name: SFUMATO_DATABASE_URL
     valueFrom:
       secretKeyRef:
-        name: {{ .Values.leader.databaseSecret }}
+        name: {{ .root.Values.leader.databaseSecret }}
         key: url
-  {{- range $name, $value := .Values.leader.settings }}
+  {{- range $name, $value := .root.Values.leader.settings }}
   - name: {{ $name }}
     value: {{ $value | quote }}
   {{- end }}
-  {{- with .Values.leader.metrics.secret }}
+  {{- with .root.Values.leader.metrics.secret }}
   - name: SFUMATO_METRICS_KEY
     valueFrom:
       secretKeyRef:
         name: {{ . }}
         key: key
   {{- end }}
-  {{- if and .Values.ingress.enabled (not (hasKey .Values.leader.settings "SFUMATO_PAGE_URL")) }}
+  {{- if and .root.Values.ingress.enabled (not (hasKey .root.Values.leader.settings "SFUMATO_PAGE_URL")) }}
   - name: SFUMATO_PAGE_URL
-    value: {{ printf "https://%s" .Values.ingress.host }}
+    value: {{ printf "https://%s" .root.Values.ingress.host }}
   {{- end }}
-  {{- with .Values.leader.oidc }}
-  {{- if .issuer }}
-  {{- range $name, $value := omit . "secret" }}
+  {{- with .root.Values.leader.oidc }}
+  {{- if and .issuer (eq $.part "aggregator") }}
+  {{- range $name, $value := omit . "secret" "hasAuthority" }}
   - name: SFUMATO_OIDC_{{ $name | snakecase | upper }}
     value: {{ $value | quote }}
   {{- end }}
@@ -117,9 +117,13 @@ env:
       secretKeyRef:
         name: {{ .secret }}
         key: secret
+  {{- if .hasAuthority }}
+  - name: SFUMATO_OIDC_CA
+    value: /run/sfumato/provider/ca.pem
   {{- end }}
   {{- end }}
-  {{- with .Values.leader.secureSum }}
+  {{- end }}
+  {{- with .root.Values.leader.secureSum }}
   {{- if .url }}
   - name: SFUMATO_HELPER_URL
     value: {{ .url | quote }}
@@ -137,10 +141,17 @@ env:
 volumeMounts:
   - name: scratch
     mountPath: /tmp
-  {{- if and .Values.leader.secureSum.url .Values.leader.secureSum.hasAuthority }}
+  {{- if and .root.Values.leader.secureSum.url .root.Values.leader.secureSum.hasAuthority }}
   - name: authority
     mountPath: /run/sfumato/helper
     readOnly: true
+  {{- end }}
+  {{- with .root.Values.leader.oidc }}
+  {{- if and .issuer .hasAuthority (eq $.part "aggregator") }}
+  - name: provider
+    mountPath: /run/sfumato/provider
+    readOnly: true
+  {{- end }}
   {{- end }}
 {{- end }}
 
@@ -148,9 +159,19 @@ volumeMounts:
 volumes:
   - name: scratch
     emptyDir: {}
-  {{- with .Values.leader.secureSum }}
+  {{- with .root.Values.leader.secureSum }}
   {{- if and .url .hasAuthority }}
   - name: authority
+    secret:
+      secretName: {{ .secret }}
+      items:
+        - key: ca.pem
+          path: ca.pem
+  {{- end }}
+  {{- end }}
+  {{- with .root.Values.leader.oidc }}
+  {{- if and .issuer .hasAuthority (eq $.part "aggregator") }}
+  - name: provider
     secret:
       secretName: {{ .secret }}
       items:
