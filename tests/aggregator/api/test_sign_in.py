@@ -163,6 +163,10 @@ async def test_a_code_counts_once_and_for_the_tab_that_asked_for_it(door: Door) 
 LIES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     "another audience": (lambda claims: claims | {"aud": ["other"]}, "oidc_client_id"),
     "for another party": (lambda claims: claims | {"azp": "other"}, "oidc_client_id"),
+    "for nobody of several": (
+        lambda claims: claims | {"aud": [*claims["aud"], "other"]},
+        "oidc_issuer",
+    ),
     "another issuer": (lambda claims: claims | {"iss": "http://127.0.0.1:1"}, "oidc_issuer"),
     "no audience": (lambda claims: {**claims, "aud": None}, "oidc_issuer"),
     "expired": (lambda claims: claims | {"exp": time.time() - 3600}, "clock"),
@@ -170,6 +174,12 @@ LIES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     "endless": (lambda claims: {k: v for k, v in claims.items() if k != "exp"}, "oidc_issuer"),
     "nobody's": (lambda claims: {k: v for k, v in claims.items() if k != "sub"}, "oidc_issuer"),
 }
+
+
+def _share(claims: dict[str, Any]) -> dict[str, Any]:
+    """Name another audience, and the client that asked."""
+    (client,) = claims["aud"]
+    return claims | {"aud": [client, "other"], "azp": client}
 
 
 async def test_a_token_with_a_wrong_claim_gives_no_key_and_names_the_setting(door: Door) -> None:
@@ -180,9 +190,10 @@ async def test_a_token_with_a_wrong_claim_gives_no_key_and_names_the_setting(doo
                 answer = await door.sign_in("olga")
                 assert_problem(answer, "sign-in-unavailable", 503, field)
                 assert any(each["event"] == "sign-in failed" for each in logs)
-    # The honest one passes by the same key.
-    door.provider.alter = dict
-    assert (await door.sign_in("olga")).status_code == 201
+    # Honest ones pass by the same key, also where they are for others too.
+    for truth in (dict, _share):
+        door.provider.alter = truth
+        assert (await door.sign_in("olga")).status_code == 201
     door.provider.is_foreign = True
     answer = await door.sign_in("olga")
     assert_problem(answer, "sign-in-unavailable", 503, "oidc_issuer")

@@ -163,6 +163,9 @@ class Provider:
             registry = JWSRegistry(algorithms=_ALGORITHMS, strict_check_header=False)
             read = jwt.decode(str(token), KeySet.import_key_set(keys), registry=registry)
             rules.validate(read.claims)
+            if isinstance(read.claims["aud"], list) and len(read.claims["aud"]) > 1:
+                # Another audience may have asked for it: section 3.1.3.7, step 4.
+                jwt.JWTClaimsRegistry(azp={"essential": True}).validate(read.claims)
         except ClaimError as error:
             is_missing = isinstance(error, MissingClaimError)
             if error.claim == "nonce" and not is_missing:
