@@ -11,7 +11,7 @@ from typing import TypeVar
 import httpx
 
 from sfumato.shared.errors import ConfigError, TransportError
-from sfumato.shared.http_client import PROXY_FIX
+from sfumato.shared.http_client import PLAIN_FIX, PROXY_FIX, lacks_tls
 from sfumato.shared.wire import (
     AnswerReader,
     error_from_problem,
@@ -92,6 +92,8 @@ def unreachable(url: str, error: Exception) -> TransportError:
     """Return the error of a server that does not answer, or of the proxy before it."""
     if isinstance(error, httpx.ProxyError):
         return TransportError(f"{url} is not reached: {error}", field="url", fix=PROXY_FIX)
+    if lacks_tls(error):
+        return TransportError(f"{url} speaks http, not https", field="url", fix=PLAIN_FIX)
     return TransportError(
         f"{url} does not answer ({type(error).__name__})",
         field="url",

@@ -21,7 +21,12 @@ from sfumato.shared.hosts import is_loopback
 PROXY_FIX = (
     "write the proxy's user and password into that variable, or the server's host into NO_PROXY"
 )
+PLAIN_FIX = (
+    "correct host and port, write http:// for a server on this machine, or set up TLS at the server"
+)
 _PORTS = {"http": 80, "https": 443}
+_NO_TLS = ("wrong version number", "record layer failure", "unknown protocol")
+"""What versions of OpenSSL say of an answer that is no TLS."""
 
 
 def open_client(
@@ -112,6 +117,11 @@ def find_proxy(url: str) -> tuple[str, httpx.Proxy] | None:
             fix="use an HTTP proxy, pip install socksio, or write the server's host into NO_PROXY",
         )
     return variable, proxy
+
+
+def lacks_tls(error: Exception) -> bool:
+    """Return whether a request by https failed because the server answered without TLS."""
+    return isinstance(error, httpx.ConnectError) and any(each in str(error) for each in _NO_TLS)
 
 
 def _is_excepted(address: httpx.URL, no_proxy: str) -> bool:

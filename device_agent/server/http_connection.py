@@ -11,7 +11,7 @@ import httpx
 
 from sfumato.shared import __version__
 from sfumato.shared.errors import TransportError
-from sfumato.shared.http_client import PROXY_FIX, Deadline, open_client
+from sfumato.shared.http_client import PLAIN_FIX, PROXY_FIX, Deadline, lacks_tls, open_client
 
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _WHOLE_S = 120.0
@@ -90,6 +90,8 @@ class HttpConnection:
             if time.monotonic() < ends_at:
                 why = f"{type(error).__name__}: {error}"
                 fix = PROXY_FIX if isinstance(error, httpx.ProxyError) else _FIX
+                if lacks_tls(error):
+                    why, fix = "it speaks http, not https", PLAIN_FIX
                 raise self._unanswered(why, fix) from error
         raise self._unanswered("its answer has no end")
 

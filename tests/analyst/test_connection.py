@@ -1,5 +1,7 @@
 from collections.abc import Callable
 from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import httpx
 import pytest
@@ -15,7 +17,7 @@ from sfumato.shared.errors import (
     StoreError,
     TransportError,
 )
-from sfumato.shared.http_client import PROXY_FIX
+from sfumato.shared.http_client import PLAIN_FIX, PROXY_FIX
 from sfumato.shared.wire import problem_document
 
 BUSY = problem_document(OverloadedError("holds too many requests", field="server"))
@@ -132,6 +134,20 @@ def test_a_proxy_that_asks_for_a_password_is_not_taken_for_the_server() -> None:
         run(connection.call("GET", "/v1/studies"))
     assert hit.value.fix == PROXY_FIX
     run(connection.aclose())
+
+
+@pytest.mark.anyio
+async def test_a_server_that_speaks_http_where_https_was_written_is_named_so() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"https://127.0.0.1:{server.server_address[1]}"
+        for blocks in (False, True):
+            connection = Connection(url, blocks=blocks)
+            with pytest.raises(TransportError, match="speaks http, not https") as hit:
+                await connection.call("GET", "/v1/studies")
+            assert hit.value.fix == PLAIN_FIX
+            await connection.aclose()
+        server.shutdown()
 
 
 def test_a_request_with_an_idempotency_key_is_sent_again_when_its_answer_is_lost() -> None:

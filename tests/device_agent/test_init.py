@@ -89,6 +89,13 @@ def test_init_without_a_server_says_so(agent: Agent) -> None:
     assert not agent.state.exists()
 
 
+def test_init_says_that_a_server_speaks_http_where_https_was_written(agent: Agent) -> None:
+    agent.write_config(server=agent.server.url.replace("http:", "https:"))
+    assert agent.run("init", "--token", TOKEN) == 75
+    assert "it speaks http, not https" in agent.err
+    assert "write http:// for a server on this machine" in agent.err
+
+
 def test_a_study_that_the_device_is_not_in_is_named_with_those_that_it_is_in(
     enrolled: Agent,
 ) -> None:
