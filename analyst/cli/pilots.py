@@ -290,6 +290,8 @@ def _refine(
     write_text(box, format_search_box(found))
     _say(*found.describe(), f"wrote {output} and {box}")
     if plan_path is None:
+        if found.campaign_end is not None:
+            _say(f"for the next phase of the campaign: sfumato campaign next {source}")
         _say(f"next: sfumato study create NAME {output} --within {box}")
     else:
         _say(

@@ -56,7 +56,8 @@ def format_refinement(found: Refinement) -> str:
         lines.append(f"late_rule = {quote(found.late_rule)}  # no record of another time")
     lines += ["", "[window]"]
     if found.window.origin != pilot.window.origin:
-        lines.append("# begins where the pilot has ended")
+        whose = "pilot" if found.campaign_end is None else "pilot's campaign"
+        lines.append(f"# begins where the {whose} has ended")
     lines += format_window(found.window)
     for column in found.columns:
         lines += ["", *format_column(column)]
@@ -99,8 +100,8 @@ def refine_study(
 ) -> Refinement:
     """Make the plan of a main study from all sketches of a pilot on a server.
 
-    Windows by time begin at the pilot's end; if it has none, where its last window has ended.
-    Raises as :func:`refine`.
+    Windows by time begin at the end of the pilot, or of its campaign; if it has none, where its
+    last window has ended. Raises as :func:`refine`.
 
     Parameters
     ----------

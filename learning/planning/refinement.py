@@ -24,7 +24,7 @@ from sfumato.learning.planning.quality import QualityBand
 from sfumato.learning.planning.remedies import Doubt, doubt_advice, require_hope
 from sfumato.shared.errors import ConfigError, PlanError, PrivacyError
 from sfumato.shared.plan import LateRule, SketchPlan, WindowRule, plan_from_spec
-from sfumato.shared.plan.statement import show_exact
+from sfumato.shared.plan.statement import show_exact, show_time
 from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody
 
 
@@ -45,7 +45,8 @@ class MainOutline:
         for the pilot's.
     origin
         For windows by time and other records, the second from which records belong to the main
-        study; None for the end of the pilot, or if it has none, for the pilot's.
+        study; None for the end of the pilot, or if it has none, for the pilot's. A campaign's end
+        goes before.
     window
         The windows, instead of those that follow from the pilot's.
     unit, max_records_per_person
@@ -123,18 +124,24 @@ class Refinement:
 
     @property
     def window(self) -> WindowRule:
-        """The pilot's rule; it begins where the pilot has ended, if it is for other records."""
+        """The pilot's rule; for other records it begins where the pilot or its campaign ends."""
         if self.main.window is not None:
             return self.main.window
         rule = self.pilot.window
         if rule.kind == "count" or self.main.shares_records:
             return rule
-        origins = (self.main.origin, rule.end, rule.origin)
+        origins = (self.campaign_end, self.main.origin, rule.end, rule.origin)
         begins = next(x for x in origins if x is not None)
         length_s = self.main.length_s or rule.length_s
         n_windows = self.main.n_windows if begins else None  # only a bounded plan may have an end
         end = None if n_windows is None else begins + n_windows * length_s
         return replace(rule, origin=begins, length_s=length_s, end=end)
+
+    @property
+    def campaign_end(self) -> int | None:
+        """When the last phase of the pilot's campaign ends; None without one."""
+        campaign = self.pilot.campaign
+        return None if campaign is None else campaign.phases[-1].window.end
 
     @property
     def late_rule(self) -> LateRule:
@@ -309,6 +316,12 @@ class Refinement:
                     "with bounds that leave them out, NAME:UNIT:LOWER..UPPER."
                 )
         yield from self._describe_missing()
+        if self.campaign_end is not None and not self.main.shares_records:
+            yield (
+                "The later phases of the pilot's campaign read the records until "
+                f"{show_time(self.campaign_end)}: this study begins then, because a record that "
+                "both read would lose twice."
+            )
         yield self.describe_cost()
 
     def _describe_tails(self) -> Iterator[str]:

@@ -223,9 +223,9 @@ def describe_times(plan: SketchPlan) -> str | None:
     if not plan.is_bounded:
         return None
     since, until = plan.window.origin, plan.window.end
-    span = f"from {_show_time(since)} on"
+    span = f"from {show_time(since)} on"
     if until is not None:
-        span = f"from {_show_time(since)} until before {_show_time(until)}"
+        span = f"from {show_time(since)} until before {show_time(until)}"
     return (
         f"Only records with a time {span} count; all others, and those without a readable time, "
         "are left out. So none of them is in a study of other times too: two such studies of one "
@@ -234,7 +234,8 @@ def describe_times(plan: SketchPlan) -> str | None:
     )
 
 
-def _show_time(seconds: int) -> str:
+def show_time(seconds: int) -> str:
+    """Return a time in UTC for people."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

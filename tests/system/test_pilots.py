@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from numpy.typing import NDArray
 from deploy.demo.cluster import Aggregator
 from sfumato.analyst import Client
 from sfumato.analyst.estimators import MomentMixture
+from sfumato.analyst.planning.campaigns import CampaignOutline, plan_campaign
 from sfumato.analyst.planning.files import read_plan
+from sfumato.analyst.planning.pilots import parse_columns
 from sfumato.analyst.sketching.sources import find_snapshot
 from sfumato.shared import command
 from sfumato.shared.core import SketchAccumulator
-from sfumato.shared.plan import SketchPlan
+from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import Device
 from tests.analyst.sketching.samples import seed_sketches
@@ -174,6 +177,35 @@ def test_a_pilot_is_refined_into_a_main_study_that_publishes_and_decodes(
     centroids = np.array(sorted(found["centroids"]))
     np.testing.assert_allclose(centroids[:, :2], [[200, 20], [350, 60]], rtol=0.1)
     assert list(found["search_box"]) == ["load", "trips"]
+
+
+def test_a_refined_campaign_is_followed_by_its_study_and_names_both_commands(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outline = CampaignOutline(
+        dimensions=parse_columns(["load:kW,trips:1:count"]),
+        n_records=N,
+        n_devices=2,
+        most_clusters=3,
+        epsilon=Fraction(4),
+        origin=START,
+        length_s=DAY,
+        n_windows=(1, 2, 2),
+    )
+    campaign = plan_campaign(outline)[1]
+    study = client.create_study("warmth", campaign).study_id
+    Fleet(client).send("warmth", client.plan(study), 0, draw(1)[:, :2])
+    main = tmp_path / "main.toml"
+    choice = ["--clusters", "2", "--epsilon", "4", "--windows", "30"]
+    assert command.main(["plan", "refine", "warmth", *choice, "-o", str(main)]) == 0
+    told = capsys.readouterr().err
+    assert "read the records until 2026-01-06 00:00:00 UTC: this study begins then" in told
+    assert "for the next phase of the campaign: sfumato campaign next warmth" in told
+    assert f"next: sfumato study create NAME {main}" in told
+    plan = plan_from_spec(tomllib.loads(main.read_text(encoding="utf-8")))
+    assert campaign.campaign is not None
+    for phase in campaign.campaign.phases:
+        assert plan.window.is_apart(phase.window)
 
 
 def test_moments_of_a_study_are_shown(client: Client, tmp_path: Path, say: Say) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sfumato.analyst.planning.campaigns import CampaignOutline, plan_campaign
 from sfumato.analyst.planning.explanation import describe_statistic
 from sfumato.analyst.planning.files import read_plan
 from sfumato.analyst.planning.pilots import describe_pilot, format_pilot, parse_columns
@@ -458,6 +459,33 @@ def test_a_pilot_of_other_records_ends_and_its_main_study_begins_there(
     assert main.window.origin == plan.window.end
     assert main.shares_no_record(plan)
     assert "one record costs epsilon 1, where devices read its time" in found.describe_cost()
+
+
+def test_a_main_study_begins_behind_the_phases_of_its_pilots_campaign(
+    answers: tuple[CalibrationBody, HistogramBody],
+) -> None:
+    _, plan = plan_campaign(
+        CampaignOutline(
+            dimensions=outline().dimensions,
+            n_records=N,
+            n_devices=1,
+            most_clusters=3,
+            epsilon=Fraction(1),
+            origin=1_767_225_600,
+            length_s=86_400,
+            n_windows=(1, 7, 7),
+        )
+    )
+    found = refine(*answers, plan, MainOutline(epsilon=Fraction(1), n_windows=30))
+    text = format_refinement(found)
+    main = plan_from_spec(tomllib.loads(text))
+    assert plan.campaign is not None
+    last = plan.campaign.phases[-1].window
+    assert main.window.origin == last.end
+    assert main.window.n_slots == 30
+    assert main.campaign is None
+    assert "campaign read the records until 2026-01-16 00:00:00 UTC: this study begins" in text
+    assert "# begins where the pilot's campaign has ended" in text
 
 
 @pytest.mark.parametrize(
