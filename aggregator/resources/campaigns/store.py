@@ -11,6 +11,8 @@ from sfumato.aggregator.base.transaction import Transaction, select_records
 from sfumato.aggregator.resources.campaigns.record import PhaseRecord
 from sfumato.aggregator.resources.devices.store import DEVICES
 from sfumato.aggregator.resources.sketches.store.tables import SKETCHES
+from sfumato.aggregator.resources.studies.record import StudyRecord
+from sfumato.shared.plan import Campaign
 
 PHASES = derive_table(
     "phases",
@@ -29,6 +31,18 @@ async def list_due(transaction: Transaction, *, now: float) -> Sequence[PhaseRec
         PHASES.c.ended.is_(None),
     )
     return await transaction.list_records(statement.order_by(PHASES.c.next_at), PhaseRecord)
+
+
+async def find_sketch_study(
+    transaction: Transaction, study_id: bytes, terms: Campaign
+) -> StudyRecord | None:
+    """Return the study of the sketches of a study's campaign, once it is published."""
+    phase = await transaction.get(PhaseRecord, study_id)
+    if phase is None:
+        return None
+    number = [each.statistic for each in terms.phases].index("fourier")
+    phases = await transaction.list_all(PhaseRecord, first=phase.first, number=number)
+    return await transaction.get(StudyRecord, phases[0].study_id) if phases else None
 
 
 async def count_finished(

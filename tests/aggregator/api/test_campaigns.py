@@ -347,6 +347,18 @@ async def test_a_study_by_itself_and_a_later_phase_begin_no_campaign(run: Run) -
     assert_problem(answer, "not-found", 404, "study")
 
 
+async def test_an_analysis_of_a_pilot_names_the_sketch_study_of_its_campaign(run: Run) -> None:
+    asked = {"kind": "devices", "n_clusters": 3}
+    url = f"/v1/studies/{run.first.hex()}/analyses"
+    answer = await run.server.desk.operate("POST", url, asked)
+    assert_problem(answer, "wrong-statistic", 409, "statistic.kind")
+    assert answer.json()["fix"] == "wait for the sketch phase of its campaign"
+    sketch = (await run.go_on())["phases"][1]["study_id"]
+    answer = await run.server.desk.operate("POST", url, asked)
+    assert_problem(answer, "wrong-statistic", 409, "statistic.kind")
+    assert answer.json()["fix"] == f"use the sketch of its campaign: heating sketch ({sketch})"
+
+
 async def test_a_withdrawn_phase_says_so_and_leaves_the_others(run: Run) -> None:
     await run.go_on()
     services = run.server.services

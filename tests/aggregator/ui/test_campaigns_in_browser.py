@@ -110,6 +110,11 @@ def test_an_operator_leads_a_campaign_from_its_pilot_to_its_answer_on_the_page(
     assert shown[0].endswith("1 of 3 devices done | Distributions and calibration")
     assert "2 clusters" in shown[1]
     assert "Measured shares: " in shown[2]
+    # The devices of a look are compared by the sketch.
+    scene.go("devices", study)
+    page.wait("document.querySelector('main').innerText.includes('Devices are compared by')")
+    page.evaluate("[...document.links].find(a => a.text === 'the sketch of this campaign').click()")
+    page.wait("document.querySelector('h1')?.textContent === 'warmth sketch'")
     page.evaluate("location.hash = ''")
     page.wait("document.querySelector('main h1')?.textContent === 'Studies'")
     rows = [line.split("\t")[0] for line in page.text("tbody").splitlines() if "warmth" in line]

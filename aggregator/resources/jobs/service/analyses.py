@@ -14,6 +14,7 @@ from sfumato.aggregator.answers.timeline import join_windows
 from sfumato.aggregator.base.sums.layout import Layout
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.base.transaction import Transaction
+from sfumato.aggregator.resources.campaigns.store import find_sketch_study
 from sfumato.aggregator.resources.jobs.record import AnalysisRecord
 from sfumato.aggregator.resources.jobs.service.requests import RequestService, require_one_cluster
 from sfumato.aggregator.resources.jobs.service.sources import (
@@ -33,7 +34,13 @@ from sfumato.aggregator.resources.studies.store import list_accepted
 from sfumato.learning.insight.spread import measure_spread
 from sfumato.learning.insight.windows import History
 from sfumato.shared.cbor import encode_deterministic
-from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError, StoreError
+from sfumato.shared.errors import (
+    ConfigError,
+    DecodingError,
+    NotFoundError,
+    StoreError,
+    WrongStatisticError,
+)
 from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.objects.analyses import AnalysisRequest, TimelineRequest
@@ -134,6 +141,7 @@ class AnalysisService(RequestService[AnalysisRecord]):
                     request, accepted_slots=sorted(each["first_slot"] for each in accepted)
                 )
         plan = await self._plans.get(study)
+        await self._require_sketches(study_id, plan)
         if kind.needs_devices and plan.sum_release is not None:
             raise DecodingError(
                 "cannot look at single devices: with a secure sum no server has the sums of one",
@@ -161,6 +169,19 @@ class AnalysisService(RequestService[AnalysisRecord]):
             created=self._clock.now(),
         )
         return await self._queue(record)
+
+    async def _require_sketches(self, study_id: bytes, plan: SketchPlan) -> None:
+        try:
+            _ = plan.fourier
+        except WrongStatisticError as error:
+            if plan.campaign is None:
+                raise
+            async with self._store.begin() as transaction:
+                sketch = await find_sketch_study(transaction, study_id, plan.campaign)
+            fix = "wait for the sketch phase of its campaign"
+            if sketch is not None:
+                fix = f"use the sketch of its campaign: {sketch.name} ({sketch.study_id.hex()})"
+            raise WrongStatisticError(error.rule, field=error.field, fix=fix) from error
 
     async def prepare(self, analysis: AnalysisRecord) -> AnalysisWork:
         """Load the inputs of an analysis, for a worker.

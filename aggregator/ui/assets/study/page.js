@@ -74,6 +74,22 @@ function patterns(context) {
   return [decodePanel({ ...context, plan }, past.reload), past.node];
 }
 
+/** A link to the devices of the campaign's sketch: those of a pilot or a look cannot be compared. */
+function referToSketch({ study, signal }) {
+  const found = request(`/v1/studies/${study.study_id}/campaign`, { signal }).then(({ phases }) => {
+    const { study_id: id } = phases.find(({ name }) => name === "sketch");
+    return h("p", {}, "Devices are compared by ", id ? h("a", { href: `#studies/${id}/devices` }, "the sketch of this campaign") : "the sketch of this campaign, which is to come", ".");
+  });
+  return section("Devices that differ", found, signal);
+}
+
+function comparedDevices(context) {
+  const { plan } = context.plan;
+  if (DECODED.includes(plan.statistic.kind)) return healthPanel(context);
+  // A key of one study does not see the other phases.
+  return plan.campaign && !context.isBound && referToSketch(context);
+}
+
 const SECTIONS = [
   { name: "patterns", title: "Patterns", show: patterns },
   { name: "time", title: "Over time", decoded: true, show: timelinePanel },
@@ -84,7 +100,7 @@ const SECTIONS = [
     title: "Devices",
     show: (context) => [
       context.scope !== "viewer" && devicesPanel(context),
-      DECODED.includes(context.plan.plan.statistic.kind) && context.scope === "operator" && healthPanel(context),
+      context.scope === "operator" && comparedDevices(context),
       section("Refusals", request(`/v1/studies/${context.study.study_id}/refusals`, { signal: context.signal }).then(renderRefusals), context.signal),
     ],
   },
@@ -111,11 +127,10 @@ export async function showStudy({ id, name, rest, query, scope, isBound }, signa
   const isSummed = plan.plan.release.kind === "sum.v1";
   const sections = SECTIONS.filter((each) => (isDecoded || !each.decoded) && (isSummed || !each.summed) && (scope === "operator" || !each.operator));
   const shown = sections.find((each) => each.name === name);
-  const context = { study, plan, privacy, rest, query, scope, signal };
+  const context = { study, plan, privacy, rest, query, scope, isBound, signal };
   const nodes = shown
     ? shown.show(context)
     : [h("section", { class: "card" }, h("p", { class: "empty" }, `There is no section “${name}” here for this key and this kind of study.`))];
-  // A key of one study does not see the other phases.
   const campaign = plan.plan.campaign && !isBound && (await campaignPanel(study, scope, signal));
   return [...showSummary(study), campaign, tabs(id, sections, name), ...nodes].filter(Boolean);
 }
