@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from sfumato.analyst import Client
@@ -36,7 +37,6 @@ def test_measured_shares_stand_beside_predicted_ones_with_the_doubts_of_the_look
         found.looks.cost,
         "The sketch alone predicts shares of ",
         "Second look 1: 2 sketches",
-        "Clusters have the numbers of the result that the devices were shown",
         measured.statement,
         "Beyond the cap, or clipped: ",
     ):
@@ -46,6 +46,34 @@ def test_measured_shares_stand_beside_predicted_ones_with_the_doubts_of_the_look
     report = render_report(found, title="refined")
     for words in ("What second looks measured", measured.statement, "of the squared distances"):
         assert words in report.replace("&#x27;", "'"), words
+
+
+def test_clusters_keep_their_numbers_where_a_look_measures_other_shares(scene: Scene) -> None:
+    server = scene.aggregator
+    study = publish_records(server, "turned", make_plan(), PARTS)
+    with Client(server.url, key=server.key) as client:
+        first = client.decode(study, n_clusters=3).wait()
+        planned = client.plan_look(first, epsilon="2")
+        # Half of the records of all clusters but the last.
+        last = np.array(first.centroids)[-1]
+        parts = [
+            part[(np.linalg.norm(part - last, axis=1) < 2.0) | (np.arange(len(part)) % 2 == 0)]
+            for part in PARTS
+        ]
+        look = publish_records(server, "turned look", planned.plan, parts)
+        decode = client.decode(study, n_clusters=3, looks=[look])
+        found = decode.wait()
+    assert np.argmax(found.weights) == 2
+    scene.enter(f"{server.url}/#studies/{study}/decodes/{decode.decode_id}")
+    scene.page.wait_for(".result .plot svg")
+    rows = scene.page.evaluate(
+        "[...document.querySelector('.result table tbody').rows]"
+        ".map(({ cells }) => [cells[0].innerText, cells[1].innerText])"
+    )
+    numbers = [int(cell.split()[0]) for cell, _ in rows]
+    shares = [float(cell.partition("%")[0]) for _, cell in rows]
+    assert numbers == [1, 2, 3]
+    assert shares == pytest.approx(100.0 * found.weights, abs=0.051)
 
 
 def fill(scene: Scene, values: dict[str, str]) -> None:

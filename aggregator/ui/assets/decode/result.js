@@ -14,12 +14,12 @@ import { count, decimalsOf, duration, fixed, rounded, searchedWithin, share, uni
 
 const COLOURS = 10;
 
-function sortByWeight(result) {
-  const order = result.weights.map((_, i) => i).sort((a, b) => result.weights[b] - result.weights[a]);
-  return order.map((i, rank) => ({
-    number: rank + 1,
-    colour: `c${rank % COLOURS}`,
-    weight: result.weights[i],
+/** The clusters in the order of the result, whose numbers its verdict, its looks and the commands have too. */
+function listClusters(result) {
+  return result.weights.map((weight, i) => ({
+    number: i + 1,
+    colour: `c${i % COLOURS}`,
+    weight,
     centroid: result.centroids[i],
     spread: result.spreads ? result.spreads[i] : null,
     isResolved: result.resolved ? result.resolved[i] : true,
@@ -130,14 +130,7 @@ function showLooks({ looks: taken }) {
     h("p", {}, h("strong", {}, "Measured: "), `shares are those of ${count(taken.looks.length, "second look")}, centroids are refined; ${taken.cost}.`),
     h("p", { class: "note" }, `The sketch alone predicts shares of ${predicted}${word}.`),
     ...taken.looks.map((look, i) =>
-      h(
-        "details",
-        { open: i + 1 === taken.looks.length },
-        h("summary", {}, `Second look ${i + 1}: ${count(look.n_sketches, "sketch", "sketches")}`),
-        // By falling share, which the look has measured anew.
-        h("p", { class: "note" }, "Clusters have the numbers of the result that the devices were shown, not those above."),
-        showClusters(look),
-      ),
+      h("details", { open: i + 1 === taken.looks.length }, h("summary", {}, `Second look ${i + 1}: ${count(look.n_sketches, "sketch", "sketches")}`), showClusters(look)),
     ),
   ];
 }
@@ -225,7 +218,7 @@ function withhold(result, nodes) {
 /** Show centroids with weights as a picture and a table, with their quality. */
 export function showResult(decode, snapshot, plan, { study, scope, signal }) {
   const { result } = decode;
-  const rows = sortByWeight(result);
+  const rows = listClusters(result);
   // Only the plan has the bounds; plan and result both have names and units.
   const dimensions = axesOf(plan.dimensions);
   const plot = makePlot(rows, dimensions);
