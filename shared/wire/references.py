@@ -139,7 +139,8 @@ def choose_among(reference: str, kind: str, candidates: Mapping[str, str]) -> st
         raise ConfigError(
             f"{reference!r} fits {_count(found)} {kind}s",
             field=kind,
-            fix=f"write more digits of one: {_describe(found, None)}",
+            fix=f"{'write more digits' if is_beginning(reference) else 'use the id'} of one: "
+            f"{_describe(found, None)}",
         )
     raise NotFoundError(
         f"no {kind} has {'a name or' if kind == 'device' else 'an'} id that begins with "

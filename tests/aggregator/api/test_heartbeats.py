@@ -93,6 +93,22 @@ async def test_a_name_stands_with_its_device_and_two_of_a_name_are_told_apart(
     assert_problem(await desk.operate("GET", f"{find}hall"), "not-found", 404, "device")
 
 
+async def test_a_name_in_several_studies_is_answered_by_an_id_for_each_study(
+    server: Server,
+) -> None:
+    desk, devices = server.desk, [Device(i) for i in range(3)]
+    phases = ("heating", "heating sketch", "heating look")
+    for device, name in zip(devices, phases, strict=True):
+        await desk.enrol(await desk.publish(make_plan(), name), device)
+        await send(server, device, BODY | {"name": "hall"})
+    answer = await desk.operate("GET", "/v1/references?kind=device&reference=hall")
+    assert_problem(answer, "request-invalid", 422, "device")
+    fix = answer.json()["fix"]
+    assert fix.startswith("use the id of one: ")
+    for device, name in zip(devices, phases, strict=True):
+        assert f"{device.device_id.hex()[:12]} (hall of {name})" in fix
+
+
 async def test_a_device_has_no_say_in_another_study(server: Server) -> None:
     desk, device = server.desk, Device(1)
     study = await desk.publish(make_plan())
