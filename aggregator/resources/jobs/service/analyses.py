@@ -11,6 +11,7 @@ from typing import Any
 from sfumato.aggregator.answers.kind import Inputs, Kind, Part
 from sfumato.aggregator.answers.registry import KINDS
 from sfumato.aggregator.answers.timeline import join_windows
+from sfumato.aggregator.base.store import Store
 from sfumato.aggregator.base.sums.layout import Layout
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.base.transaction import Transaction
@@ -64,7 +65,7 @@ class AnalysisWork:
         """Return the answer as a document."""
         return asdict(self.kind.describe(self.inputs, self.request, answer))
 
-    async def complete(self, transaction: Transaction, answer: Any) -> Any:
+    async def complete(self, store: Store, answer: Any) -> Any:
         """Return the answer as it is."""
         return answer
 
@@ -75,7 +76,7 @@ class AnalysisWork:
 class TimelineWork(AnalysisWork):
     """A timeline, which also looks in which devices its newest changes are."""
 
-    async def complete(self, transaction: Transaction, answer: History) -> History:
+    async def complete(self, store: Store, answer: History) -> History:
         """Return the answer with the devices of its newest changes, where they can be told."""
         plan, parts = self.inputs.plan, self.inputs.parts
         snapshots = [part.snapshot for part in parts if part.snapshot is not None]
@@ -86,16 +87,17 @@ class TimelineWork(AnalysisWork):
         for window, sides in answer.newest.items():
             if sum(parts[i].n_sketches for side in sides for i in side) > MOST_SKETCHES:
                 continue
-            before, after = [
-                await load_side(
-                    transaction,
-                    snapshots[0].study_id,
-                    plan,
-                    join_windows(self.inputs, side),
-                    received_until=until,
-                )
-                for side in sides
-            ]
+            async with store.begin() as transaction:
+                before, after = [
+                    await load_side(
+                        transaction,
+                        snapshots[0].study_id,
+                        plan,
+                        join_windows(self.inputs, side),
+                        received_until=until,
+                    )
+                    for side in sides
+                ]
             pairs = [(before[name], after[name]) for name in sorted(before.keys() & after.keys())]
             devices = [(a, b) for a, b in pairs if a is not None and b is not None]
             n_others = len(before.keys() | after.keys()) - len(devices)

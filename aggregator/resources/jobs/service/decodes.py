@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from sfumato.aggregator.answers.clusters import build_problem, describe_solution
+from sfumato.aggregator.base.store import Store
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.base.transaction import Transaction
 from sfumato.aggregator.resources.jobs.record import DecodeRecord, PosteriorRecord
@@ -101,7 +102,7 @@ class DecodeWork:
             cancelled=cancelled,
         )
 
-    async def complete(self, transaction: Transaction, answer: Solution) -> Solution:
+    async def complete(self, store: Store, answer: Solution) -> Solution:
         """Return the answer as it is."""
         return answer
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sfumato.aggregator.base.store import Store
 from sfumato.aggregator.base.transaction import Transaction
 from sfumato.aggregator.resources.jobs.record import WORKER_SILENCE_S, JobRecord
 from sfumato.aggregator.resources.jobs.store import (
@@ -42,7 +43,7 @@ class Work(Protocol):
             ``cancelled`` returned true.
         """
 
-    async def complete(self, transaction: Transaction, answer: Any) -> Any:
+    async def complete(self, store: Store, answer: Any) -> Any:
         """Return the answer with what rests on sums that only the answer could name."""
 
     def describe(self, answer: Any, *, seconds: float) -> dict[str, Any]:
@@ -130,8 +131,7 @@ class JobService(Service):
 
     async def complete(self, work: Work, answer: Any) -> Any:
         """Return the answer of a job with what rests on sums that only it could name."""
-        async with self._store.begin() as transaction:
-            return await work.complete(transaction, answer)
+        return await work.complete(self._store, answer)
 
     async def renew(self, job: Job, *, lease_s: float, progress: float) -> bool:
         """Renew a lease and store progress; false if it is lost or the job was cancelled."""
