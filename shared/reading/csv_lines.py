@@ -53,11 +53,13 @@ _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "-", "?")
 
 
 def split_line(line: str, delimiter: str = ",") -> list[str] | None:
-    """Split one record at its delimiters, respecting quotes.
+    """Split one record at its delimiters, or at ``BLANKS``, respecting quotes.
 
     None if the quotes do not match, or an end of line stands outside them: readers understand such
     a line differently.
     """
+    if delimiter == BLANKS:
+        line, delimiter = _join_blanks(line.encode()).decode(), "\t"
     if '"' not in line:
         return None if "\r" in line or "\n" in line else line.split(delimiter)
     # Loaded where a line has quotes: few do, and it takes a fifth of a megabyte.
@@ -321,9 +323,7 @@ class CsvParser:
         return [fields[k] for k in self._places]
 
     def _split(self, text: str) -> list[str] | None:
-        if self._has_blanks:
-            text = _join_blanks(text.encode()).decode()
-        return split_line(_strip_end(text), self._delimiter)
+        return split_line(_strip_end(text), self._layout.delimiter)
 
 
 def _break_long(line: bytes) -> bytes:

@@ -196,6 +196,13 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
         [("", "1", "2", "3"), ("", "4", "5", "6")],
     ),
     (
+        "a table between blanks whose quotes hold blanks",
+        'time x\n"2026-01-01 00:00:00" 1\n"2026-01-01 00:10:00" 2\n',
+        {"kind": "csv", "delimiter": "blanks", "timestamp": "time"},
+        ["state no zone"],
+        [("2026-01-01 00:00:00+00:00", "1"), ("2026-01-01 00:10:00+00:00", "2")],
+    ),
+    (
         "comments before a header",
         "# made by a meter\n# v2\ntime,kwh\n1767225600,1\n1767225660,2\n",
         {"kind": "csv", "comment": "#", "timestamp": "time", "timestamp_format": "unix"},

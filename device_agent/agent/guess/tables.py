@@ -161,7 +161,7 @@ def read_lines(lines: Sequence[str], found: Guess) -> Table:
     delimiter, n_fields = _find_delimiter(lines)
     if delimiter != ",":
         found.source["delimiter"] = delimiter
-    rows = [_split(line, delimiter) for line in lines]
+    rows = [split_line(line, delimiter) for line in lines]
     whole = [i for i, row in enumerate(rows) if row is not None and len(row) == n_fields]
     if not whole:
         raise ConfigError(
@@ -233,22 +233,20 @@ def _number_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _split(line: str, delimiter: str) -> list[str] | None:
-    return line.split() if delimiter == BLANKS else split_line(line, delimiter)
-
-
 def _find_delimiter(lines: Sequence[str]) -> tuple[str, int]:
     """Return what separates most fields of most lines, and how many fields there are."""
     body = lines[len(lines) // 3 :]
     best: tuple[float, str, int] = (0.0, ",", 1)
     for delimiter in (*_DELIMITERS, BLANKS):
-        counts = Counter(len(row) for line in body if (row := _split(line, delimiter)) is not None)
+        counts = Counter(
+            len(row) for line in body if (row := split_line(line, delimiter)) is not None
+        )
         if not counts:
             continue
         n_fields, n_lines = counts.most_common(1)[0]
         if n_fields == 1:
             continue
-        cells = [cell for line in body[:50] for cell in _split(line, delimiter) or ()]
+        cells = [cell for line in body[:50] for cell in split_line(line, delimiter) or ()]
         n_read = sum(is_value(cell.strip()) or not cell.strip() for cell in cells)
         # Blanks stand in texts and in times as well.
         weight = 0.5 if delimiter == BLANKS else 1.0
