@@ -154,6 +154,43 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
         [("2026-05-01 00:05:00+00:00", "12"), ("2026-05-02 23:59:59+00:00", "13")],
     ),
     (
+        "a weather service, whose shift of the zone in seconds is no date of digits",
+        "dt,timezone,temp\n1767225600,3600,6.5\n1767229200,3600,7\n",
+        {"kind": "csv", "timestamp": "dt", "timestamp_format": "unix"},
+        [],
+        [("2026-01-01 00:00:00+00:00", "3600", "6.5"), ("2026-01-01 01:00:00+00:00", "3600", "7")],
+    ),
+    (
+        "a weather station, whose times are digits",
+        "STATION;MESS_DATUM;TT_10\n433;202605010010;5.5\n433;202605010020;6\n",
+        {
+            "kind": "csv",
+            "delimiter": ";",
+            "timestamp": "MESS_DATUM",
+            "timestamp_format": "%Y%m%d%H%M",
+        },
+        ["state no zone"],
+        [("2026-05-01 00:10:00+00:00", "433", "5.5"), ("2026-05-01 00:20:00+00:00", "433", "6")],
+    ),
+    (
+        "a watch that writes American dates of two digits",
+        "dateTime,bpm\n04/13/26 23:59:57,72\n04/13/26 23:59:59,73\n",
+        {"kind": "csv", "timestamp": "dateTime", "timestamp_format": "%m/%d/%y %H:%M:%S"},
+        ["state no zone"],
+        [("2026-04-13 23:59:57+00:00", "72"), ("2026-04-13 23:59:59+00:00", "73")],
+    ),
+    (
+        "a phone in a car, which spells months",
+        "GPS Time,rpm\nSun Mar 01 00:00:00 CET 2026,2000\nSun Mar 01 00:00:01 CET 2026,2010\n",
+        {"kind": "csv"},
+        [
+            "no column of times was found: windows by time need one as timestamp, and "
+            "timestamp_format; look at GPS Time",
+            "text in GPS Time",
+        ],
+        [("", "2000"), ("", "2010")],
+    ),
+    (
         "columns of one name",
         "time,t,t\n2026-01-01 00:00:00,1,2\n2026-01-01 00:10:00,3,4\n",
         {

@@ -21,21 +21,28 @@ NUMBERS = (
 CLOCKS = ("%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
 PACKED_CLOCKS = ("%H%M%S", "%H%M")
 """Digits alone: a time of day where the column's name says so."""
-_DATES = ("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y-%m-%d")
-PACKED_DATES = ("%Y%m%d", "%y%m%d", "%d%m%y")
-"""Digits alone: a date where the column's name says so."""
-FORMS = tuple(
-    f"{date}{clock}"
-    for date in (*_DATES, *PACKED_DATES)
-    for clock in (
-        " %H:%M:%S",
-        " %H:%M",
-        ", %H:%M:%S",
-        " %I:%M:%S %p",
-        " %I:%M %p",
-        " %H:%M:%S UTC",
-        "",
+_DATES = (
+    *("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%d/%m/%y", "%m/%d/%Y", "%m/%d/%y"),
+    *("%Y/%m/%d", "%d-%m-%Y", "%Y-%m-%d"),
+)
+_PACKED_DATES = ("%Y%m%d", "%y%m%d", "%d%m%y")
+PACKED_TIMES = (*_PACKED_DATES, "%Y%m%d%H", "%Y%m%d%H%M", "%Y%m%d%H%M%S")
+"""Digits alone: a date or a time where the column's name says so."""
+FORMS = (
+    tuple(
+        f"{date}{clock}"
+        for date in (*_DATES, *_PACKED_DATES)
+        for clock in (
+            " %H:%M:%S",
+            " %H:%M",
+            ", %H:%M:%S",
+            " %I:%M:%S %p",
+            " %I:%M %p",
+            " %H:%M:%S UTC",
+            "",
+        )
     )
+    + PACKED_TIMES[len(_PACKED_DATES) :]
 )
 UNIT = re.compile(r"[+-]?[0-9][0-9.,' \u00a0]*?\s*([^0-9\s.,:/+-][^0-9]{0,9})")
 
@@ -64,9 +71,11 @@ def fits(text: str, form: str) -> bool:
 def parse_time(text: str, form: str) -> datetime | None:
     """Return the time that a text states in a format of ``strptime``, None if it states none."""
     try:
-        return datetime.strptime(text, form)
+        moment = datetime.strptime(text, form)
     except ValueError:
         return None
+    # Of digits alone each has its place: 3600 is neither the third of June nor half past six.
+    return moment if form not in PACKED_TIMES or moment.strftime(form) == text else None
 
 
 def find_number(value: Any, spelling: Spelling) -> float | None:

@@ -13,7 +13,7 @@ from sfumato.device_agent.agent.guess.texts import (
     CLOCKS,
     FORMS,
     PACKED_CLOCKS,
-    PACKED_DATES,
+    PACKED_TIMES,
     fits,
     is_iso,
     parse_time,
@@ -33,7 +33,9 @@ _ALL_PARTS: Final = {
     *(each for names in _PART_NAMES for each in names),
     *("hh", "hr", "hour", "stunde", "min", "mn", "minute", "ss", "sec", "second", "sekunde"),
 }
-_TIME_NAME = re.compile(r"(?i)(?<!up)time|date|datum|zeit|uhr|stamp|\bts\b|^t$|last_changed|moment")
+_TIME_NAME = re.compile(
+    r"(?i)(?<!up)time(?!.?zone)|date|datum|zeit|uhr|stamp|\bts\b|^t$|last_changed|moment"
+)
 
 
 def find_times(table: Table, found: Guess) -> list[str]:
@@ -53,12 +55,16 @@ def find_times(table: Table, found: Guess) -> list[str]:
         _doubt_time(values, form, name, found)
         return names
     parts = _find_parts(table)
-    found.doubts.append(
-        f"the time stands in {', '.join(parts)}: write it into one column, or one of the date and "
-        "one of the time of day"
-        if parts
-        else "no column of times was found: windows by time need one as timestamp"
-    )
+    named = [name for name in table if _TIME_NAME.search(name)]
+    doubt = "no column of times was found: windows by time need one as timestamp"
+    if parts:
+        doubt = (
+            f"the time stands in {', '.join(parts)}: write it into one column, or one of the date "
+            "and one of the time of day"
+        )
+    elif named:
+        doubt += f", and timestamp_format; look at {', '.join(named)}"
+    found.doubts.append(doubt)
     return parts
 
 
@@ -106,7 +112,7 @@ def _list_forms(texts: Sequence[str], name: str) -> dict[str, timedelta]:
     """
     found = {}
     for form in FORMS:
-        if form in PACKED_DATES and not _TIME_NAME.search(name):
+        if form in PACKED_TIMES and not _TIME_NAME.search(name):
             continue
         times = [moment for text in texts if (moment := parse_time(text, form)) is not None]
         if len(times) == len(texts) and all(2000 <= each.year < 2100 for each in times):
@@ -120,7 +126,8 @@ def _is_day(text: str) -> bool:
 
 
 def _find_clock(table: Table, name: str, form: str, found: Guess) -> list[str]:
-    if form == "excel" or "unix" in form or ":" in str(next(filter(None, table[name]), "")):
+    has_clock = "%H" in form or ":" in str(next(filter(None, table[name]), ""))
+    if form == "excel" or "unix" in form or has_clock:
         return []
     for other, values in table.items():
         texts = [str(each) for each in values[:200] if each is not None]
