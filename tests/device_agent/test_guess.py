@@ -191,6 +191,20 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
         [("", "2000"), ("", "2010")],
     ),
     (
+        "a frame of pandas, whose index has no name and numbers the rows",
+        ",time,x\n0,2026-01-01 00:00:00,5\n1,2026-01-01 00:10:00,6\n",
+        {"kind": "csv", "timestamp": "time"},
+        ["state no zone"],
+        [("2026-01-01 00:00:00+00:00", "5"), ("2026-01-01 00:10:00+00:00", "6")],
+    ),
+    (
+        "a frame of pandas, whose index has no name and holds times",
+        ",x\n2026-01-01 00:00:00,5\n2026-01-01 00:10:00,6\n",
+        {"kind": "csv", "skip_lines": 1, "header": ["time", "x"], "timestamp": "time"},
+        ["columns have one name or none", "state no zone"],
+        [("2026-01-01 00:00:00+00:00", "5"), ("2026-01-01 00:10:00+00:00", "6")],
+    ),
+    (
         "columns of one name",
         "time,t,t\n2026-01-01 00:00:00,1,2\n2026-01-01 00:10:00,3,4\n",
         {
@@ -199,7 +213,7 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
             "header": ["time", "t", "t_2"],
             "timestamp": "time",
         },
-        ["columns have one name", "state no zone"],
+        ["columns have one name or none", "state no zone"],
         [("2026-01-01 00:00:00+00:00", "1", "2"), ("2026-01-01 00:10:00+00:00", "3", "4")],
     ),
     (

@@ -16,7 +16,7 @@ from sfumato.device_agent.agent.guess.times import find_first, find_times
 from sfumato.shared.reading.spelling import PLAIN, Spelling
 
 _MOST_KEYS = 50
-_ID_NAME = re.compile(r"(?i)(^|[_. ])(id|index|no|nr|row|seq)$|^unnamed")
+_ID_NAME = re.compile(r"(?i)(^|[_. ])(id|index|no|nr|row|seq)$|^unnamed|^#?$")
 _KEY_NAME = re.compile(
     r"(?i)topic|entity|sensor|metric|measure|quantity|variable|series|name|field|key|tag|channel"
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sfumato.device_agent.agent.guess.foreign import find_columns, refuse_columns
-from sfumato.device_agent.agent.guess.texts import is_value
+from sfumato.device_agent.agent.guess.texts import is_iso, is_value
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.reading import FileLayout, TextFile, naming, open_regular
 from sfumato.shared.reading.csv_lines import split_line
@@ -188,11 +188,16 @@ def read_lines(lines: Sequence[str], found: Guess) -> Table:
             found.source["skip_lines"] = first
             del found.source["comment"]
         found.doubts.append("no line names the columns: write their names in header")
-    unique = _number_names(names)
+    # pandas leaves the column of its index without a name, where times may stand.
+    held = [any(is_iso(row[i].strip()) for row in body) for i in range(n_fields)]
+    named = [name or "time" if is_time else name for name, is_time in zip(names, held, strict=True)]
+    unique = _number_names(named)
     if is_named and unique != names:
         found.source |= {"skip_lines": first + 1, "header": unique}
         found.source.pop("comment", None)
-        found.doubts.append("columns have one name: header numbers them, so name them yourself")
+        found.doubts.append(
+            "columns have one name or none: header names them, so name them yourself"
+        )
         names = unique
     if lines[0].startswith('"TOA5"'):
         # Two lines behind the names state units and what was done.
