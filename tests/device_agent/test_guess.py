@@ -205,6 +205,21 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
         [("2026-01-01 00:00:00+00:00", "5"), ("2026-01-01 00:10:00+00:00", "6")],
     ),
     (
+        "a store of messages, with a blank line behind each",
+        '{"time": "2026-01-01T00:00:00Z", "x": 1}\n\n{"time": "2026-01-01T00:01:00Z", "x": 2}\n',
+        {"kind": "jsonl", "timestamp": "time"},
+        ["1 line(s) are no object of JSON, also blank ones, and are records that add nothing"],
+        [("2026-01-01 00:00:00+00:00", "1"), ("", "missing")],
+    ),
+    (
+        "a list for each quantity",
+        '{"t": [{"ts": 1767225600000, "value": "20"}, {"ts": 1767225660000, "value": "21"}], '
+        '"h": [{"ts": 1767225600000, "value": "48"}, {"ts": 1767225660000, "value": "49"}]}',
+        {"kind": "jsonl", "records": "t", "timestamp": "ts", "timestamp_format": "unix_ms"},
+        ["records names the first; each other needs a stream of its own: h"],
+        [("2026-01-01 00:00:00+00:00", "20"), ("2026-01-01 00:01:00+00:00", "21")],
+    ),
+    (
         "columns of one name",
         "time,t,t\n2026-01-01 00:00:00,1,2\n2026-01-01 00:10:00,3,4\n",
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -100,10 +100,15 @@ def read_objects(lines: Sequence[str], path: Path, found: Guess) -> Table:
     is_document = 2 * len(objects) <= len(lines)
     if len(lines) == 1 and objects:
         # A document may stand in one line.
-        is_document = _find_way(objects[0]) is not None or bool(find_columns(objects[0])[1])
+        is_document = any(_find_ways(objects[0])) or bool(find_columns(objects[0])[1])
     if is_document:
         found.source["records"] = _find_document(path, found)
         objects = _parse_objects(cut_lines(_read_text(path, found, SAMPLE_BYTES), found))
+    elif len(objects) < len(lines):
+        found.doubts.append(
+            f"{len(lines) - len(objects)} line(s) are no object of JSON, also blank ones, and are "
+            "records that add nothing"
+        )
     return list_columns([dict(_flatten(item)) for item in objects])
 
 
@@ -123,22 +128,26 @@ def _find_document(path: Path, found: Guess) -> str:
     if len(data) < _MOST_DOCUMENT:
         with suppress(ValueError, RecursionError):
             document = json.loads(data)
-    way = _find_way(document)
-    if way is None:
+    ways = list(_find_ways(document))
+    if not ways:
         raise refuse_columns(document, path)
-    return way
+    if len(ways) > 1:
+        found.doubts.append(
+            f"the document has {len(ways)} lists, and records names the first; each other needs a "
+            f"stream of its own: {', '.join(ways[1:6])}"
+        )
+    return ways[0]
 
 
-def _find_way(document: object) -> str | None:
-    """Return the way to the first list of objects; None if there is none."""
+def _find_ways(document: object) -> Iterator[str]:
+    """Yield the way to each list of objects."""
     if isinstance(document, list):
         n_objects = sum(isinstance(item, dict) for item in document)
-        return DOCUMENT if n_objects > 1 and 2 * n_objects > len(document) else None
+        if n_objects > 1 and 2 * n_objects > len(document):
+            yield DOCUMENT
     for key, value in document.items() if isinstance(document, dict) else ():
-        way = None if "." in key else _find_way(value)
-        if way is not None:
-            return key if way == DOCUMENT else f"{key}.{way}"
-    return None
+        for way in () if "." in key else _find_ways(value):
+            yield key if way == DOCUMENT else f"{key}.{way}"
 
 
 def list_columns(items: Sequence[Mapping[str, Any]]) -> Table:
