@@ -268,7 +268,7 @@ humidity = 'room_ratio{room="{group}"}'
     Format(
         name="The Things Network, uplinks",
         file="uplinks.jsonl",
-        written="""{"end_device_ids":{"device_id":"n1"},"received_at":"2026-01-01T00:00:00.123456789Z","uplink_message":{"f_port":1,"decoded_payload":{"temperature":4.5,"battery":3.1}}}
+        written="""{"end_device_ids":{"device_id":"n1"},"received_at":"2026-01-01T00:00:00.123456789Z","uplink_message":{"f_port":1,"decoded_payload":{"temperature":4.5,"battery":3.1},"rx_metadata":[{"time":"2025-12-31T23:59:59Z","rssi":-101}]}}
 {"end_device_ids":{"device_id":"n1"},"received_at":"2026-01-01T00:10:00Z","uplink_message":{"f_port":0}}
 """,
         settings="""

@@ -81,9 +81,42 @@ x = "x"
         '{"time":["2026-01-01T00:00","2026-01-01T01:00"],"temperature_2m":[3.5,3.1]}}',
         settings=_LINES.replace("[columns]", 'records = "hourly"\n[columns]'),
         why="is a JSON document without a list of objects",
-        command="jq -c 'range(.hourly.time | length) as $i | .hourly | map_values(arrays | .[$i])'",
+        command="jq -c '.hourly | range(.time | length) as $i | map_values(",
         made='{"time":"2026-01-01T00:00","temperature_2m":3.5}\n'
         '{"time":"2026-01-01T01:00","temperature_2m":3.1}\n',
+    ),
+    Refused(
+        name="CloudWatch, `aws cloudwatch get-metric-data`",
+        file="metrics.json",
+        written='{"MetricDataResults":[{"Id":"m1","Timestamps":["2026-01-01T00:00:00+00:00",'
+        '"2026-01-01T00:05:00+00:00"],"Values":[20.5,21.5]},{"Id":"m2","Timestamps":'
+        '["2026-01-01T00:00:00+00:00"],"Values":[7.5]}]}',
+        settings="""
+kind = "jsonl"
+records = "MetricDataResults"
+timestamp = "Timestamps.0"
+[columns]
+x = "Values.0"
+""",
+        why="has its times in lists, so that an object holds many records",
+        command="jq -c '.MetricDataResults[] | range(.Timestamps | length) as $i | map_values(",
+        made='{"Id":"m1","Timestamps":"2026-01-01T00:00:00+00:00","Values":20.5}\n'
+        '{"Id":"m1","Timestamps":"2026-01-01T00:05:00+00:00","Values":21.5}\n'
+        '{"Id":"m2","Timestamps":"2026-01-01T00:00:00+00:00","Values":7.5}\n',
+    ),
+    Refused(
+        name="Netatmo, `getmeasure` with times as keys",
+        file="measure.json",
+        written='{"body":{"1767225600":[6.5,80],"1767225900":[6.25,81]},"status":"ok"}',
+        settings="""
+kind = "jsonl"
+records = "body"
+[columns]
+x = "0"
+""",
+        why="is a JSON document without a list of objects",
+        command="jq -c '.body | to_entries[] | {time: .key, value}'",
+        made='{"time":"1767225600","value":[6.5,80]}\n{"time":"1767225900","value":[6.25,81]}\n',
     ),
     Refused(
         name="Kafka Connect, `FileStreamSink` without a converter to text",

@@ -22,7 +22,9 @@ _RESOLVED = (
     '{n: ((.bn // "") + ($r.n // "")), t: ((.bt // 0) + ($r.t // 0)), v: $r.v})'
 )
 _SERIES = ".data.result[] | .metric as $m | .values[] | {time: .[0], value: .[1]} + $m"
-_COLUMNS = "range(WAY.FIRST | length) as $i | WAY | map_values(arrays | .[$i])"
+_COLUMNS = 'range(.FIRST | length) as $i | map_values(if type == "array" then .[$i] else . end)'
+_TIME_DIGITS = 9
+"""Keys of so many digits are times since 1970."""
 _NAMED = r'\w+=(?:"[^"]*"|[^\s,"]+)'
 _SAMPLE = r"[\w:]+(?:\{[^\n}]*\})? \S+\n"
 # How a file begins, what it then is, and the command for it.
@@ -97,27 +99,63 @@ def refuse_foreign(data: bytes, path: Path) -> None:
 
 
 def refuse_columns(document: object, path: Path) -> ConfigError:
-    """Return the refusal of a JSON document that has no list of objects.
+    """Return the refusal of a JSON document that has no list of objects."""
+    return _refuse_document(
+        "is a JSON document without a list of objects", find_rows(document), path
+    )
 
-    Where it holds lists of equal length beside each other, these are columns.
-    """
-    way, first = find_columns(document)
-    rows = ".PATH.TO.LIST[]"
-    if first:
-        rows = _COLUMNS.replace("WAY.FIRST", f"{way}.{first}").replace("WAY", way or ".")
+
+def refuse_elements(name: str, records: str, path: Path) -> ConfigError:
+    """Return the refusal of objects whose times are elements of lists, such as ``times.0``."""
+    keys = name.split(".")
+    place = next(i for i, key in enumerate(keys) if key.isdigit())
+    ways = [f".{records.strip('.')}[]"] if records else []
+    if place + 1 < len(keys):
+        ways.append("." + ".".join(keys[:place]) + "[]")
+        rows = " | ".join(ways)
+    else:
+        ways += ["." + ".".join(keys[: place - 1])] if place > 1 else []
+        rows = _write_columns(" | ".join(ways), keys[place - 1])
+    used = [*keys[: max(1, place)], *filter(None, records.split("."))]
+    return _refuse_document(
+        "has its times in lists, so that an object holds many records",
+        rows if all(map(str.isidentifier, used)) else "",
+        path,
+    )
+
+
+def _refuse_document(what: str, rows: str, path: Path) -> ConfigError:
+    rows = rows or ".PATH.TO.LIST[]"
     return ConfigError(
-        "is a JSON document without a list of objects",
+        what,
         field=str(path),
         fix=f"make lines of it: jq -c '{rows}' {path.name} > {path.stem}.jsonl",
     )
 
 
-def find_columns(document: object, way: str = "") -> tuple[str, str]:
-    """Return the way to an object of lists of equal length, and the name of the first of them."""
+def find_rows(document: object, way: str = "") -> str:
+    """Return what makes records of lists of equal length, or of times that are keys, in jq.
+
+    Empty if there are neither; keys that the command would have to quote are not looked into.
+    """
+    if isinstance(document, list):
+        return find_rows(document[0], f"{way or '.'}[]") if document else ""
     if not isinstance(document, dict):
-        return "", ""
-    lists = [key for key, value in document.items() if isinstance(value, list)]
+        return ""
+    lists = [key for key, value in document.items() if _is_column(value) and key.isidentifier()]
     if len(lists) > 1 and len({len(document[key]) for key in lists}) == 1:
-        return way, lists[0]
-    found = (find_columns(value, f"{way}.{key}") for key, value in document.items())
-    return next((each for each in found if each[1]), ("", ""))
+        return _write_columns(way, lists[0])
+    if len(document) > 1 and all(key.isdigit() and len(key) >= _TIME_DIGITS for key in document):
+        return (f"{way} | " if way else "") + "to_entries[] | {time: .key, value}"
+    found = (
+        find_rows(value, f"{way}.{key}") for key, value in document.items() if key.isidentifier()
+    )
+    return next(filter(None, found), "")
+
+
+def _is_column(value: object) -> bool:
+    return isinstance(value, list) and value != [] and not isinstance(value[0], dict)
+
+
+def _write_columns(way: str, first: str) -> str:
+    return (f"{way} | " if way else "") + _COLUMNS.replace("FIRST", first)

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from sfumato.device_agent.agent.guess.foreign import find_columns, refuse_columns
+from sfumato.device_agent.agent.guess.foreign import find_rows, refuse_columns
 from sfumato.device_agent.agent.guess.texts import is_iso, is_value
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.reading import FileLayout, TextFile, naming, open_regular
@@ -100,7 +100,7 @@ def read_objects(lines: Sequence[str], path: Path, found: Guess) -> Table:
     is_document = 2 * len(objects) <= len(lines)
     if len(lines) == 1 and objects:
         # A document may stand in one line.
-        is_document = any(_find_ways(objects[0])) or bool(find_columns(objects[0])[1])
+        is_document = any(_find_ways(objects[0])) or bool(find_rows(objects[0]))
     if is_document:
         found.source["records"] = _find_document(path, found)
         objects = _parse_objects(cut_lines(_read_text(path, found, SAMPLE_BYTES), found))

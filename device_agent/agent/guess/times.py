@@ -6,8 +6,10 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
+from sfumato.device_agent.agent.guess.foreign import refuse_elements
 from sfumato.device_agent.agent.guess.tables import Guess, Table
 from sfumato.device_agent.agent.guess.texts import (
     CLOCKS,
@@ -39,8 +41,16 @@ _TIME_NAME = re.compile(
 
 
 def find_times(table: Table, found: Guess) -> list[str]:
-    """Find the column of times, or of dates and times of day; return their names."""
-    ordered = sorted(table, key=lambda name: not _TIME_NAME.search(name))
+    """Find the column of times, or of dates and times of day; return their names.
+
+    Raises
+    ------
+    ConfigError
+        Times are in lists alone, where no source reads them.
+    """
+    is_json = found.source["kind"] == "jsonl"
+    listed = [name for name in table if is_json and any(map(str.isdigit, name.split(".")))]
+    ordered = sorted(table, key=lambda name: (name in listed, not _TIME_NAME.search(name)))
     for name in ordered:
         values = [each for each in table[name] if each is not None]
         if not values:
@@ -48,6 +58,8 @@ def find_times(table: Table, found: Guess) -> list[str]:
         form = _find_form(values, name)
         if form is None:
             continue
+        if name in listed:
+            raise refuse_elements(name, found.source.get("records", ""), Path(found.source["path"]))
         found.source["timestamp"] = name
         if form != "iso8601":
             found.source["timestamp_format"] = form
