@@ -220,6 +220,26 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
         [("2026-01-01 00:00:00+00:00", "20"), ("2026-01-01 00:01:00+00:00", "21")],
     ),
     (
+        "a solar system, whose quantities, zone and units stand in lines behind the names",
+        "time,Battery,Solar\n,Voltage,Power\nEurope/Berlin (+01:00),V,W\n"
+        + "".join(f"2026-01-01 00:0{i}:00,52.{i},30{i}\n" for i in range(1, 6)),
+        {
+            "kind": "csv",
+            "skip_lines": 3,
+            "header": ["time", "Battery", "Solar"],
+            "timestamp": "time",
+        },
+        ["2 line(s) behind the names state no value, such as 'Voltage', and are", "state no zone"],
+        [("2026-01-01 00:01:00+00:00", "52.1", "301")],
+    ),
+    (
+        "a sensor that is silent at first",
+        "x,y\nNA,\nNA,\n" + "".join(f"{'NA' if i == 9 else i},{i}\n" for i in range(20)),
+        {"kind": "csv"},
+        ["'NA' stands among numbers", "no column of times"],
+        [("", "missing", "missing"), ("", "missing", "missing"), ("", "0", "0")],
+    ),
+    (
         "columns of one name",
         "time,t,t\n2026-01-01 00:00:00,1,2\n2026-01-01 00:10:00,3,4\n",
         {

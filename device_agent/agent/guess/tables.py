@@ -23,7 +23,7 @@ from sfumato.shared.reading.layout import BLANKS
 SAMPLE_BYTES: Final = 1 << 18
 _MOST_LINES, _MOST_COLUMNS = 2000, 40
 MOSTLY = 0.8
-_MOST_PREFACE = 50
+_MOST_PREFACE, _MOST_UNITS = 50, 3
 _DELIMITERS = (",", ";", "\t", "|")
 _PACKED = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -208,10 +208,16 @@ def read_lines(lines: Sequence[str], found: Guess) -> Table:
             "columns have one name or none: header names them, so name them yourself"
         )
         names = unique
-    if lines[0].startswith('"TOA5"'):
-        # Two lines behind the names state units and what was done.
-        found.source |= {"skip_lines": 4, "header": names}
-        body, first = body[2:], first + 2
+    n_units = _count_units(body) if is_named else 0
+    if n_units:
+        # Only what stands before the header can be skipped, so that it is in the settings.
+        found.source |= {"skip_lines": first + 1 + n_units, "header": names}
+        found.source.pop("comment", None)
+        found.doubts.append(
+            f"{n_units} line(s) behind the names state no value, such as "
+            f"{next(filter(None, body[0]))!r}, and are skipped"
+        )
+        body, first = body[n_units:], first + n_units
     n_odd = len(lines) - first - is_named - len(body)
     if n_odd > 0:
         found.doubts.append(
@@ -235,6 +241,24 @@ def _find_header(
         if not lines[i].lstrip().startswith("#") and not any(map(is_value, rows[i] or ()))
     }
     return max(n_named, key=lambda i: n_named[i], default=whole[0])
+
+
+def _count_units(body: Sequence[Sequence[str]]) -> int:
+    """Return how many lines behind the names say of columns of values what these are in."""
+    columns = list(zip(*body[_MOST_UNITS:], strict=True))
+    are_values = [MOSTLY * len(cells) <= sum(map(is_value, cells)) for cells in columns]
+    n_units = 0
+    for row in body[:_MOST_UNITS] if columns else ():
+        # A text that stands among values later on too is one of a missing value.
+        said = [
+            cell
+            for cell, cells, is_one in zip(row, columns, are_values, strict=True)
+            if cell and is_one and cell not in cells
+        ]
+        if not said or any(map(is_value, row)):
+            break
+        n_units += 1
+    return n_units
 
 
 def _number_names(names: Sequence[str]) -> list[str]:
