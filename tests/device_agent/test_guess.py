@@ -162,7 +162,7 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
     ),
     (
         "a weather station, whose times are digits",
-        "STATION;MESS_DATUM;TT_10\n433;202605010010;5.5\n433;202605010020;6\n",
+        "QN;MESS_DATUM;TT_10\n3;202605010010;5.5\n3;202605010020;6\n",
         {
             "kind": "csv",
             "delimiter": ";",
@@ -170,7 +170,7 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
             "timestamp_format": "%Y%m%d%H%M",
         },
         ["state no zone"],
-        [("2026-05-01 00:10:00+00:00", "433", "5.5"), ("2026-05-01 00:20:00+00:00", "433", "6")],
+        [("2026-05-01 00:10:00+00:00", "3", "5.5"), ("2026-05-01 00:20:00+00:00", "3", "6")],
     ),
     (
         "a watch that writes American dates of two digits",
@@ -238,6 +238,14 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
         {"kind": "csv"},
         ["'NA' stands among numbers", "no column of times"],
         [("", "missing", "missing"), ("", "missing", "missing"), ("", "0", "0")],
+    ),
+    (
+        "a history of two items of Zabbix",
+        "itemid,clock,value,ns\n"
+        + "".join(f"{23296 + i % 2},{1767225600 + 60 * i},{i},{i}11\n" for i in range(6)),
+        {"kind": "csv", "timestamp": "clock", "timestamp_format": "unix"},
+        ['stream of its own, such as where = { "itemid" = "23296" }', "text in itemid"],
+        [("2026-01-01 00:00:00+00:00", "0", "11"), ("2026-01-01 00:01:00+00:00", "1", "111")],
     ),
     (
         "columns of one name",

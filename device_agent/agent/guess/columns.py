@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count, takewhile
 from typing import Any
@@ -20,7 +20,9 @@ _ID_NAME = re.compile(r"(?i)(^|[_. ])(id|index|no|nr|row|seq)$|^unnamed|^#?$")
 _KEY_NAME = re.compile(
     r"(?i)topic|entity|sensor|metric|measure|quantity|variable|series|name|field|key|tag|channel"
 )
-_NUMBERED = re.compile(r"(?i)^(address|register|sensor|channel|node|device|point)(_?(id|no|nr))?$")
+_NUMBERED = re.compile(
+    r"(?i)^(address|register|sensor|channel|node|device|point|item|station)(_?(id|no|nr))?$"
+)
 _SENTINELS = ("-999", "-9999", "-99", "-99.9", "-999.9", "-9999.0", "999", "9999", "99999", "65535")
 
 
@@ -44,6 +46,11 @@ def examine_table(table: Table, found: Guess) -> None:
         _propose_join(key, texts, numbers[0], table[times[0]], found)
         return
     _name_columns(numbers, found)
+    for name, kinds in _find_several(texts):
+        found.doubts.append(
+            f"{name} has {len(kinds)} texts: if it names sensors, let each be a stream of its own, "
+            f"such as where = {{ {json.dumps(name)} = {json.dumps(kinds[0], ensure_ascii=False)} }}"
+        )
     if not numbers:
         found.doubts.append("no column is mostly numbers: look at delimiter, decimal and header")
     words = [
@@ -138,6 +145,15 @@ def _find_sentinels(table: Table, spelling: Spelling, found: Guess) -> None:
                     f"{mark} in {name} is far from all others: if it is no value, write "
                     f'missing_values = ["{mark}"]'
                 )
+
+
+def _find_several(texts: Table) -> Iterator[tuple[str, list[str]]]:
+    """Yield columns that name a few devices or quantities again and again, and these."""
+    for name, values in texts.items():
+        kinds = list(dict.fromkeys(str(each) for each in values if each is not None))
+        is_named = _KEY_NAME.search(name) or _NUMBERED.search(name) or _ID_NAME.search(name)
+        if is_named and 2 <= len(kinds) <= _MOST_KEYS and 3 * len(kinds) <= len(values):
+            yield name, kinds
 
 
 def _find_key(texts: Table, numbers: Sequence[str]) -> str | None:
