@@ -70,7 +70,8 @@ def open_frame(table: Any) -> Any:
     Raises
     ------
     TableError
-        A file cannot be read, or is of another kind; or batches have different columns.
+        A file cannot be read, or is of another kind; batches have different columns; or it is one
+        column alone.
     """
     if isinstance(table, str | os.PathLike):
         return _open_file(Path(table))
@@ -85,7 +86,13 @@ def open_frame(table: Any) -> Any:
     if hasattr(table, "to_table") and hasattr(table, "schema"):
         return _read_arrow(table.to_table())
     if hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__"):
-        return _read_arrow(require_pyarrow("pyarrow", "X").table(table))
+        arrow = require_pyarrow("pyarrow", "X")
+        try:
+            return _read_arrow(arrow.table(table))
+        except arrow.ArrowInvalid as error:
+            raise TableError(
+                "is one column, and no table", field="X", fix="pass a table, such as X.to_frame()"
+            ) from error
     return table
 
 

@@ -314,10 +314,25 @@ def _read_cell(value: Any) -> float:
 
 
 def find_names(rows: object) -> NDArray[np.object_] | None:
-    """Return the names of a table's columns, if they all are texts."""
+    """Return the names of a table's columns, if they all are texts.
+
+    Raises
+    ------
+    TableError
+        A column has no name, or that of another.
+    """
     columns: Sequence[object] = list(getattr(rows, "columns", ()))
     if not columns or not all(isinstance(name, str) for name in columns):
         return None
+    for i, name in enumerate(columns):
+        if not name or name in columns[:i]:
+            raise TableError(
+                f"has {'the name of another' if name else 'no name'} in column {i}"
+                + (f", {name!r}" if name else ""),
+                field="X",
+                fix="give each column a name of its own, or drop it; an index is left out of a "
+                "file by to_csv(index=False)",
+            )
     return np.array(columns, dtype=object)
 
 

@@ -138,3 +138,15 @@ def test_batches_of_different_columns_are_refused() -> None:
         open_frame(iter([FRAME, FRAME[["n", "a"]]]))
     with pytest.raises(TableError, match="no batch"):
         open_frame(iter([]))
+
+
+def test_a_column_alone_and_columns_that_names_do_not_tell_apart_are_refused(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(TableError, match=r"one column, and no table. Pass .*to_frame"):
+        make_exact().fit(FRAME["a"])
+    with pytest.raises(TableError, match="the name of another in column 1, 'a'"):
+        make_exact().fit(FRAME[["a", "a"]])
+    FRAME[["a"]].to_csv(tmp_path / "t.csv")
+    with pytest.raises(TableError, match=r"no name in column 0. .* to_csv\(index=False\)"):
+        make_exact().fit(tmp_path / "t.csv")
