@@ -85,7 +85,8 @@ _SEED = 0
 _WRITE = "write what the values can be, such as --bounds temperature=-40:60"
 _ADVICE = (
     "name a column as the header does, or correct the header; state how the file is written with "
-    "--read, such as --read 'delimiter=;' or --read skip_lines=2"
+    "--read, such as --read 'delimiter=;', --read skip_lines=2 "
+    "or --read encoding=cp1252"
 )
 _OPTIONS = {
     "bounds": "--bounds",

@@ -220,6 +220,7 @@ def choose_fields(
         spelling=settings.spelling,
         are_chosen=bool(given),
         advice="name the column with --column DIMENSION=COLUMN, or correct the header; state how "
-        "the file is written with --read, such as --read 'delimiter=;' or --read skip_lines=2",
+        "the file is written with --read, such as --read 'delimiter=;', --read skip_lines=2 "
+        "or --read encoding=cp1252",
         shows_header=True,
     )

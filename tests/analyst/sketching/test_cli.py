@@ -107,6 +107,16 @@ def test_a_file_that_cannot_be_read_spends_nothing_and_says_why(
     assert sketch("--ledger", "owner.ledger", "--max-unreadable", "1", file=name) == 0
 
 
+def test_letters_of_another_encoding_in_a_header_are_refused_with_the_option(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "x.csv").write_bytes("a,b,Größe\n1,2,3\n".encode("cp1252"))
+    assert sketch(file="x.csv") == 2
+    words = " ".join(capsys.readouterr().err.split())
+    assert "must be a header in UTF-8" in words
+    assert "--read encoding=cp1252" in words
+
+
 @pytest.mark.parametrize("engine", ["numpy", None])
 def test_an_exact_sketch_is_the_sum_and_says_loudly_what_it_is(
     engine: str | None,
