@@ -41,7 +41,7 @@ from sfumato.analyst.sketching.solution import solve_totals, sum_parts
 from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.solution import Solution
-from sfumato.learning.decoding.verdict import Verdict
+from sfumato.learning.decoding.verdict import Verdict, describe_doubt
 from sfumato.learning.generative.columns import Column, list_histograms, read_columns
 from sfumato.shared.arrays import Floats
 from sfumato.shared.core import Columns, SketchAccumulator
@@ -295,7 +295,7 @@ class ReleasingEstimator(SketchingEstimator):
         )
         self.snr_ = solved.utility.snr
         guessed = () if held.pilot is None else held.pilot.guessed
-        self.verdict_ = _doubt(solved.solution.verdict, guessed)
+        self.verdict_ = verdict = _doubt(solved.solution.verdict, guessed)
         doubts = vars(self).get("pilot_doubts_", ())
         self.warnings_ = (*solved.solution.warnings, *doubts)
         solution = replace(solved.solution, warnings=self.warnings_, verdict=self.verdict_)
@@ -317,6 +317,7 @@ class ReleasingEstimator(SketchingEstimator):
                 n_records=max(1.0, float(held.count_records())),
                 histograms=list_histograms(margins),
                 steps=vars(self).get("_own_steps", {}),
+                doubt=describe_doubt(verdict.word, verdict.sentence) if verdict else "",
             ),
             margins=margins,
         )

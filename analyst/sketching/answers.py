@@ -19,7 +19,8 @@ from sfumato.learning.answers.histograms import describe_calibration, describe_h
 from sfumato.learning.answers.looks import TakenLook, require_looks, take_looks
 from sfumato.learning.answers.moments import describe_moments
 from sfumato.learning.answers.questions import Inquiry
-from sfumato.learning.decoding.density import Posterior
+from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.decoding.verdict import describe_doubt
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.influence import add_influence
@@ -213,12 +214,17 @@ class LocalSketches:
             search_box=solved.search_box,
             seed=seed,
             sums_digest=self.identity,
-            posterior=self._find_posterior(solution.posterior),
+            posterior=self._find_posterior(solution),
         )
         return replace(result, body=take_looks(self.plan, result.body, solution, taken))
 
-    def _find_posterior(self, posterior: Posterior | None) -> Inquiry | None:
-        if posterior is None:
+    def _find_posterior(self, solution: Solution) -> Inquiry | None:
+        if solution.posterior is None:
             return None
-        n_records = count_records(self.plan, self.totals).n_records
-        return Inquiry(plan=self.plan, posterior=posterior, n_records=n_records)
+        verdict = solution.verdict
+        return Inquiry(
+            plan=self.plan,
+            posterior=solution.posterior,
+            n_records=count_records(self.plan, self.totals).n_records,
+            doubt=describe_doubt(verdict.word, verdict.sentence) if verdict else "",
+        )

@@ -19,6 +19,7 @@ def describe_answers(
     bars: BarsWord,
     held_out: float,
     n_records: float,
+    doubt: str,
 ) -> list[str]:
     """Describe what to know about answers, doubts first.
 
@@ -30,8 +31,12 @@ def describe_answers(
         Kind of the bars, and how badly the densities miss what was held out.
     n_records
         Number of records.
+    doubt
+        Sentence on a verdict that is not trusted; empty for others.
     """
     words = []
+    if doubt and bars != "none":
+        words.append(f"{doubt}; bars leave that out")
     asked = [columns[name] for name in _list_names(questions)]
     unknown = [each.name for each in asked if not each.is_known]
     drawn = {each.dimension for each in questions.marginals}

@@ -87,6 +87,8 @@ class Inquiry:
         Noised histograms of columns of the same records, in the plan's units.
     steps
         Steps of the values of columns that the plan does not state.
+    doubt
+        Sentence on a verdict that is not trusted, which bars leave out; empty for others.
 
     Raises
     ------
@@ -99,6 +101,7 @@ class Inquiry:
     n_records: float
     histograms: Sequence[Marginal] = ()
     steps: Mapping[str, float | None] = field(default_factory=dict)
+    doubt: str = ""
     _columns: dict[str, AskedColumn] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -150,6 +153,7 @@ class Inquiry:
                 bars=self.bars,
                 held_out=self.posterior.held_out,
                 n_records=self.n_records,
+                doubt=self.doubt,
             ),
         )
 

@@ -15,6 +15,7 @@ __all__ = [
     "Influence",
     "Verdict",
     "choose_word",
+    "describe_doubt",
     "predict_end",
 ]
 
@@ -38,6 +39,11 @@ def choose_word(high: float) -> str:
     """Choose the word by the high end of the band."""
     ends = {"sound": SOUND, "rough": ROUGH, "doubtful": DOUBTFUL}
     return next((word for word, end in ends.items() if high <= end), UNUSABLE)
+
+
+def describe_doubt(word: str, sentence: str) -> str:
+    """Describe a verdict to those who read answers without it; nothing of one that is trusted."""
+    return "" if word in TRUSTED else f"what was decoded is called {word}: {sentence}"
 
 
 def predict_end(coefficients: tuple[float, ...], features: tuple[float, ...]) -> float:

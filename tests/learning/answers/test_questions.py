@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.decoding.bars import LAWS
 from sfumato.learning.decoding.density import Posterior
+from sfumato.learning.decoding.verdict import describe_doubt
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import (
     Dimension,
@@ -236,6 +238,19 @@ def test_what_cannot_be_answered_alone_does_not_refuse_the_rest() -> None:
     assert wide.refused is None
     assert [each.mean is None for each in found.means] == [True, True, False]
     assert "of the records" in (found.means[0].refused or "")
+
+
+def test_answers_begin_with_the_doubt_that_their_bars_leave_out() -> None:
+    doubt = describe_doubt("doubtful", "4.1% of the records would go unseen")
+    asked = QuestionsRequest(ranges=[{"x": [0.0, 3.0]}])
+    for trusted, n_doubts in ((True, 1), (False, 0)):
+        posterior = replace(draw(), is_trusted=trusted)
+        found = replace(inquire(posterior), doubt=doubt).answer(asked)
+        assert [words for words in found.words if "would go unseen" in words] == (
+            [f"{doubt}; bars leave that out"] * n_doubts
+        )
+        assert found.words[0].startswith("what was decoded is called doubtful") == trusted
+    assert describe_doubt("rough", "any") == ""
 
 
 def test_without_a_step_or_a_histogram_no_bar_is_stated_and_words_say_why() -> None:

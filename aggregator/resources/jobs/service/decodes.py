@@ -33,6 +33,7 @@ from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.clustering.registry import choose_solver, create_any_solver
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.solver import Solver
+from sfumato.learning.decoding.verdict import describe_doubt
 from sfumato.learning.estimate.search_box import Stated, check_search_box
 from sfumato.learning.generative.columns import Column, list_histograms, read_columns
 from sfumato.learning.generative.synthesis import Origin, Synthesiser, require_same_columns
@@ -353,10 +354,12 @@ class DecodeService(RequestService[DecodeRecord]):
         if inquiry is None:
             if found is None:
                 raise _refuse_question(decode)
+            verdict = (decode.result or {}).get("verdict") or {}
             inquiry = Inquiry(
                 plan=await self._plans.get(study),
                 posterior=unpack_posterior(found.content),
                 n_records=found.n_records,
+                doubt=describe_doubt(verdict["word"], verdict["sentence"]) if verdict else "",
             )
             self._inquiries[decode_id] = inquiry
         self._inquiries.move_to_end(decode_id)
