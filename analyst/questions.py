@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from numbers import Real
+from typing import Any, cast
 
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.objects.questions import (
@@ -48,13 +51,13 @@ def make_questions(
     Raises
     ------
     ConfigError
-        Nothing is asked, or a range does not have two ends.
+        Nothing is asked, or a question is malformed.
     """
     asked = QuestionsRequest(
-        ranges=[_list_ends(box) for box in ranges],
-        quantiles=[QuantileQuestion(dimension=name, share=share) for name, share in quantiles],
+        ranges=[_list_ends(box, f"ranges[{i}]") for i, box in enumerate(ranges)],
+        quantiles=[_make_quantile(each, f"quantiles[{i}]") for i, each in enumerate(quantiles)],
         marginals=[MarginalQuestion(dimension=name, points=n_points) for name in marginals],
-        means=[_make_mean(mean) for mean in means],
+        means=[_make_mean(mean, f"means[{i}]") for i, mean in enumerate(means)],
         allow_narrow=allow_narrow,
         histogram=histogram,
     )
@@ -65,19 +68,42 @@ def make_questions(
     return asked
 
 
-def _make_mean(mean: str | tuple[str, Box]) -> MeanQuestion:
-    name, box = (mean, {}) if isinstance(mean, str) else mean
-    return MeanQuestion(mean_of=name, within=_list_ends(box))
+def _make_quantile(quantile: object, field: str) -> QuantileQuestion:
+    match quantile:
+        case (str(name), Real() as share):
+            return QuantileQuestion(dimension=name, share=float(share))
+    raise ConfigError(
+        "must be a dimension and a share", field=field, fix='write ("x", 0.5) for the median of x'
+    )
 
 
-def _list_ends(box: Box) -> dict[str, list[float | None]]:
-    for name, ends in box.items():
-        if len(ends) != 2:
-            raise ConfigError(
-                "must have a lower and an upper end",
-                field=f"ranges.{name}",
-                fix="give two numbers, None for no end",
-            )
-    return {
-        name: [None if end is None else float(end) for end in ends] for name, ends in box.items()
-    }
+def _make_mean(mean: object, field: str) -> MeanQuestion:
+    match mean:
+        case str(name):
+            return MeanQuestion(mean_of=name, within={})
+        case (str(name), box):
+            return MeanQuestion(mean_of=name, within=_list_ends(box, field))
+    raise ConfigError(
+        "must be a dimension, or one and a box",
+        field=field,
+        fix='write "x", or ("x", {"y": (0, 1)})',
+    )
+
+
+def _list_ends(box: object, field: str) -> dict[str, list[float | None]]:
+    if not isinstance(box, Mapping):
+        raise ConfigError(
+            "must be a mapping of dimensions to ends", field=field, fix='write {"x": (0, None)}'
+        )
+    return {name: _read_ends(ends, f"{field}.{name}") for name, ends in box.items()}
+
+
+def _read_ends(ends: object, field: str) -> list[float | None]:
+    with suppress(TypeError, ValueError):
+        low, high = cast("Iterable[Any]", ends)
+        return [None if end is None else float(end) for end in (low, high)]
+    raise ConfigError(
+        "must have a lower and an upper end",
+        field=field,
+        fix="give two numbers, None for no end",
+    )
