@@ -216,8 +216,10 @@ def _warn_edge(problem: DecodingProblem, found: Diagnosis) -> str | None:
     n_edge = int(np.sum(is_beyond & (found.fitted_weights > 0.0)))
     if n_edge == 0:
         return None
+    # Where the density has more parts than the answer, they are none of its clusters.
+    atom = found.atom if len(found.centres) <= problem.n_clusters else "parts of the density"
     return (
-        f"{n_edge} of the {found.atom} {_lie(n_edge)} on the edge of the plan's box: its bounds "
+        f"{n_edge} of the {atom} {_lie(n_edge)} on the edge of the plan's box: its bounds "
         "may be too narrow or the fit poor"
     )
 

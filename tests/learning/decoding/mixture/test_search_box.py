@@ -119,6 +119,8 @@ def test_the_ends_of_a_level_are_no_edge_because_all_records_lie_there(
     edge, outside = warn_of_boxes(problem, [[-9.0, -9.0], [15.0, 3.0]])
     assert edge.startswith("1 of the clusters lies on the edge")
     assert outside.startswith("1 of the centroids lies outside the search box")
+    (more, _) = warn_of_boxes(replace(problem, n_clusters=1), [[-9.0, -9.0], [15.0, 3.0]])
+    assert more.startswith("1 of the parts of the density lies on the edge")
     plain = warn_of_boxes(replace(problem, is_level=None), [[-9.0, 3.0], [15.0, 3.0]])
     assert [text[:22] for text in plain] == ["2 of the clusters lie ", "2 of the centroids lie"]
 
