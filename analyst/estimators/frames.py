@@ -156,6 +156,8 @@ def _open_file(path: Path) -> Any:
             return _read_csv(path.read_bytes())
         dataset = require_pyarrow("pyarrow.dataset", "X").dataset(path, format="parquet")
         return _read_arrow(dataset.to_table())
+    except TableError:
+        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is damaged, or of another kind"
         raise TableError(
@@ -168,6 +170,14 @@ def _read_csv(data: bytes) -> Frame:
     text = data.removeprefix(BOM).decode("utf-8", "replace")
     head, *lines = [line.removesuffix("\r") for line in text.split("\n")]
     names = [name.strip() for name in split_line(head, ",") or ()]
+    other = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    if other is not None:
+        raise TableError(
+            f"is a file whose fields seem to stand between {other!r}, and commas are read",
+            field="X",
+            fix=f"pass pandas.read_csv(path, sep={other!r}), with decimal=',' if its numbers have "
+            "commas",
+        )
     if lines and not lines[-1]:
         lines.pop()
     cells = np.full((len(lines), len(names)), None, dtype=object)

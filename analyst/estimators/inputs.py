@@ -229,9 +229,10 @@ def refuse_words(rows: object, levels: Sequence[tuple[str, ...]] | None = None) 
         letter = getattr(kind, "kind", "O")
         word = str(kind).lower()
         is_text = word in ("category", "str", "string", "categorical")
-        if texts or (letter in "fiubO" and not is_text):
+        is_time = letter in "mM" or word.startswith(("date", "time", "duration"))
+        if texts or (letter in "fiubO" and not (is_text or is_time)):
             continue
-        if letter in "mM" or word.startswith(("date", "time", "duration")):
+        if is_time:
             fix = "write it as numbers before, such as the hour of the day, or drop it"
         elif levels is None:
             fix = "drop it, or write its values as numbers, each record by itself"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ def test_one_line_of_a_csv_file_changes_no_other(tmp_path: Path) -> None:
         ("t.npy", b"no array", "damaged, or of another kind"),
         ("t.parquet", b"no table", "damaged, or of another kind"),
         ("missing.csv", None, "No such file"),
+        ("t.csv", b"a;b\n1,5;2\n", r"seem to stand between ';'.*read_csv\(path, sep=';'\)"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(
@@ -138,6 +140,19 @@ def test_batches_of_different_columns_are_refused() -> None:
         open_frame(iter([FRAME, FRAME[["n", "a"]]]))
     with pytest.raises(TableError, match="no batch"):
         open_frame(iter([]))
+
+
+@pytest.mark.parametrize(
+    "days",
+    [
+        pd.DataFrame({"day": pd.date_range("2026-01-01", periods=9), "x": range(9)}),
+        polars.DataFrame({"day": pd.date_range("2026-01-01", periods=9).to_list(), "x": range(9)}),
+        polars.DataFrame({"day": [date(2026, 1, day) for day in range(1, 10)], "x": range(9)}),
+    ],
+)
+def test_dates_are_no_numbers_in_any_library(days: Any) -> None:
+    with pytest.raises(TableError, match=r"'day' of type .*, which holds no numbers"):
+        make_exact().fit(days)
 
 
 def test_a_column_alone_and_columns_that_names_do_not_tell_apart_are_refused(
