@@ -248,6 +248,36 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
         [("2026-01-01 00:00:00+00:00", "0", "11"), ("2026-01-01 00:01:00+00:00", "1", "111")],
     ),
     (
+        "sizes, each in a unit of its own",
+        "id,size,load\n1,1.2 MB,3 %\n2,900 kB,4 %\n3,1.3 MB,5 %\n",
+        {"kind": "csv", "strip": ["%"]},
+        ["size has numbers in MB, kB: let the program", "no column of times", "text in size"],
+        [("", "3"), ("", "4")],
+    ),
+    (
+        "counts of visitors, with points between thousands",
+        "Datum;Besucher\n01.05.2026;987\n02.05.2026;1.234\n13.05.2026;2.001\n",
+        {
+            "kind": "csv",
+            "delimiter": ";",
+            "timestamp": "Datum",
+            "timestamp_format": "%d.%m.%Y",
+        },
+        ["every point in Besucher stands before three digits: if 1.234 is 1234", "state no zone"],
+        [("2026-05-01 00:00:00+00:00", "987"), ("2026-05-02 00:00:00+00:00", "1.234")],
+    ),
+    (
+        "a glucose meter, whose dates begin with the month",
+        "Device Timestamp,mg/dL\n03-02-2026 10:05 PM,97\n03-02-2026 10:20 PM,99\n",
+        {
+            "kind": "csv",
+            "timestamp": "Device Timestamp",
+            "timestamp_format": "%d-%m-%Y %I:%M %p",
+        },
+        ["may begin with its day or with its month", "state no zone"],
+        [("2026-02-03 22:05:00+00:00", "97"), ("2026-02-03 22:20:00+00:00", "99")],
+    ),
+    (
         "columns of one name",
         "time,t,t\n2026-01-01 00:00:00,1,2\n2026-01-01 00:10:00,3,4\n",
         {

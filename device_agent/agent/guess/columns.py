@@ -23,6 +23,7 @@ _KEY_NAME = re.compile(
 _NUMBERED = re.compile(
     r"(?i)^(address|register|sensor|channel|node|device|point|item|station)(_?(id|no|nr))?$"
 )
+_GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}")
 _SENTINELS = ("-999", "-9999", "-99", "-99.9", "-999.9", "-9999.0", "999", "9999", "99999", "65535")
 
 
@@ -92,7 +93,8 @@ def _find_spelling(table: Table, found: Guess) -> Spelling:
     texts = [each for values in table.values() for each in values if isinstance(each, str)]
     ends = Counter(match[1] for text in texts if (match := UNIT.fullmatch(text)))
     units = [end.strip() for end, n in ends.most_common(5) if 20 * n >= len(texts)]
-    strip = tuple(unit for unit in units if not set(unit) & set("0123456789"))
+    mixed = _find_mixed(table, units, found)
+    strip = tuple(unit for unit in units if not (set(unit) & set("0123456789") or unit in mixed))
     tried = [replace(each, strip=strip) for each in NUMBERS]
     counts = [sum(find_number(text, each) is not None for text in texts) for each in tried]
     best = max(range(len(tried)), key=lambda i: (counts[i], -i))
@@ -112,7 +114,39 @@ def _find_spelling(table: Table, found: Guess) -> Spelling:
             'every comma stands before three digits: if 1,234 is 1234, write thousands = "," and '
             "no decimal"
         )
+    if spelling.decimal == "." and not spelling.thousands:
+        _doubt_points(table, found)
     return spelling
+
+
+def _find_mixed(table: Table, units: Sequence[str], found: Guess) -> set[str]:
+    """Return the units of columns that have several: without them 1.2 MB would be below 900 kB."""
+    mixed: set[str] = set()
+    for name, values in table.items():
+        matches = (UNIT.fullmatch(each) for each in values if isinstance(each, str))
+        own = {end for match in matches if match and (end := match[1].strip()) in units}
+        if len(own) > 1:
+            mixed |= own
+            found.doubts.append(
+                f"{name} has numbers in {', '.join(sorted(own))}: let the program that writes "
+                "them keep to one unit"
+            )
+    return mixed
+
+
+def _doubt_points(table: Table, found: Guess) -> None:
+    """Note columns whose points may stand between groups of three digits."""
+    for name, values in table.items():
+        texts = [each for each in values if isinstance(each, str)]
+        pointed = [text for text in texts if "." in text]
+        is_grouped = all(_GROUPED.fullmatch(text) for text in pointed)
+        # Three decimals are written behind each number, and marks of thousands only from 1000 on.
+        has_short = any(text.isdigit() for text in texts)
+        if pointed and is_grouped and (has_short or found.source.get("delimiter") == ";"):
+            found.doubts.append(
+                f"every point in {name} stands before three digits: if 1.234 is 1234, write "
+                'thousands = "." and decimal = ","'
+            )
 
 
 def _find_words(table: Table, spelling: Spelling, found: Guess) -> None:

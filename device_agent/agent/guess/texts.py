@@ -23,7 +23,7 @@ PACKED_CLOCKS = ("%H%M%S", "%H%M")
 """Digits alone: a time of day where the column's name says so."""
 _DATES = (
     *("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%d/%m/%y", "%m/%d/%Y", "%m/%d/%y"),
-    *("%Y/%m/%d", "%d-%m-%Y", "%Y-%m-%d"),
+    *("%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%Y-%m-%d"),
 )
 _PACKED_DATES = ("%Y%m%d", "%y%m%d", "%d%m%y")
 PACKED_TIMES = (*_PACKED_DATES, "%Y%m%d%H", "%Y%m%d%H%M", "%Y%m%d%H%M%S")
