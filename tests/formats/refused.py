@@ -105,6 +105,35 @@ x = "Values.0"
         '{"Id":"m2","Timestamps":"2026-01-01T00:00:00+00:00","Values":7.5}\n',
     ),
     Refused(
+        name="pandas, `to_json`",
+        file="frame.json",
+        written='{"time":{"0":"2026-01-01","1":"2026-01-02"},"x":{"0":1.5,"1":2.5}}',
+        settings="""
+kind = "jsonl"
+records = "time"
+[columns]
+x = "x.0"
+""",
+        why="is a JSON document without a list of objects",
+        command="jq -c '(to_entries[0].value | keys_unsorted[]) as $i | map_values(.[$i])'",
+        made='{"time":"2026-01-01","x":1.5}\n{"time":"2026-01-02","x":2.5}\n',
+    ),
+    Refused(
+        name="Home Assistant, `recorder/statistics_during_period`",
+        file="statistics.json",
+        written='{"sensor.kitchen":[{"start":1767225600000,"mean":21.5},'
+        '{"start":1767229200000,"mean":21.75}]}',
+        settings="""
+kind = "jsonl"
+records = "sensor.kitchen"
+[columns]
+x = "mean"
+""",
+        why="is a JSON document without a list of objects",
+        command="jq -c '.\"sensor.kitchen\"[]'",
+        made='{"start":1767225600000,"mean":21.5}\n{"start":1767229200000,"mean":21.75}\n',
+    ),
+    Refused(
         name="Netatmo, `getmeasure` with times as keys",
         file="measure.json",
         written='{"body":{"1767225600":[6.5,80],"1767225900":[6.25,81]},"status":"ok"}',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Final
@@ -134,23 +135,41 @@ def _refuse_document(what: str, rows: str, path: Path) -> ConfigError:
 
 
 def find_rows(document: object, way: str = "") -> str:
-    """Return what makes records of lists of equal length, or of times that are keys, in jq.
+    """Return what makes records, in jq, of lists or objects that hold one column each.
 
-    Empty if there are neither; keys that the command would have to quote are not looked into.
+    Or of times that are keys, and of a list below a key that no path of a source can name. Empty
+    if there are none of these; keys with signs that a shell may read are not looked into.
     """
+    before = f"{way} | " if way else ""
     if isinstance(document, list):
-        return find_rows(document[0], f"{way or '.'}[]") if document else ""
+        is_hidden = '"' in way and len(document) > 1 and isinstance(document[0], dict)
+        if is_hidden or not document:
+            return f"{way}[]" if is_hidden else ""
+        return find_rows(document[0], f"{way or '.'}[]")
     if not isinstance(document, dict):
         return ""
     lists = [key for key, value in document.items() if _is_column(value) and key.isidentifier()]
     if len(lists) > 1 and len({len(document[key]) for key in lists}) == 1:
         return _write_columns(way, lists[0])
     if len(document) > 1 and all(key.isdigit() and len(key) >= _TIME_DIGITS for key in document):
-        return (f"{way} | " if way else "") + "to_entries[] | {time: .key, value}"
+        return f"{before}to_entries[] | {{time: .key, value}}"
+    if document and all(map(_is_numbered, document.values())):
+        return f"{before}(to_entries[0].value | keys_unsorted[]) as $i | map_values(.[$i])"
     found = (
-        find_rows(value, f"{way}.{key}") for key, value in document.items() if key.isidentifier()
+        find_rows(value, f"{way}.{key if key.isidentifier() else json.dumps(key)}")
+        for key, value in document.items()
+        if re.fullmatch(r"[\w .:/-]+", key)
     )
     return next(filter(None, found), "")
+
+
+def _is_numbered(value: object) -> bool:
+    """Return whether an object is a column of a frame, with the rows' numbers as keys."""
+    return (
+        isinstance(value, dict)
+        and len(value) > 1
+        and list(value) == list(map(str, range(len(value))))
+    )
 
 
 def _is_column(value: object) -> bool:
