@@ -266,6 +266,11 @@ def refuse_cells(
             if isinstance(value, complex | np.complexfloating):
                 raise TableError(f"{where}. Complex data not supported", field="X", fix=fix)
             if isinstance(value, str | bytes):
+                if any(map(str.isdigit, str(value))):
+                    fix = (
+                        "write its numbers with a decimal point, and without units or marks of "
+                        f"thousands, or {fix}"
+                    )
                 raise CellTypeError(where, field="X", fix=fix)
             raise CellTypeError(
                 f"{where}: argument must be a string or a real number, not {type(value).__name__}",

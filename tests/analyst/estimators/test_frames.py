@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -140,6 +141,22 @@ def test_batches_of_different_columns_are_refused() -> None:
         open_frame(iter([FRAME, FRAME[["n", "a"]]]))
     with pytest.raises(TableError, match="no batch"):
         open_frame(iter([]))
+
+
+@pytest.mark.parametrize(
+    ("cell", "fix"),
+    [
+        ('"1,5"', "row 1. Write its numbers with a decimal point, and without units"),
+        ("1234 kWh", "row 1. Write its numbers with a decimal point, and without units"),
+        ("red", "row 1. Drop the column, or state all its values"),
+    ],
+)
+def test_a_cell_that_is_no_number_is_refused_with_what_would_be_one(
+    cell: str, fix: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text(f"a,b\n1,2\n{cell},3\n")
+    with pytest.raises(TableError, match=re.escape(f"no number in column 'a', {fix}")):
+        make_exact().fit(tmp_path / "t.csv")
 
 
 @pytest.mark.parametrize(
