@@ -50,6 +50,7 @@ BOUNDS = {
     "agent/guess/tables._MOST_DOCUMENT": SHOWN,
     "agent/guess/tables._MOST_LINES": SHOWN,
     "agent/guess/tables._MOST_PREFACE": SHOWN,
+    "agent/guess/tables._MOST_UNITS": SHOWN,
     "agent/guess/topics._MOST_MESSAGES": SHOWN,
     "agent/reading/release._REPORT_ID_BYTES": FORM,
     "agent/reading/slots._MOST_OPENED": DIVIDES,
