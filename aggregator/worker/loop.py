@@ -93,7 +93,7 @@ class Worker:
             answer = await run_in_thread(
                 lambda: work.solve(progress=note_progress, cancelled=cancelled.is_set)
             )
-            return work, await self._jobs.complete(work, answer)
+            return work, await self._complete(job, work, answer)
 
         solving = asyncio.create_task(solve())
         stopping = asyncio.ensure_future(stop.wait())
@@ -113,6 +113,16 @@ class Worker:
         else:
             solving.cancel()
             await self._jobs.give_back(job)
+
+    async def _complete(self, job: Job, work: Work, answer: Any) -> Any:
+        try:
+            return await self._jobs.complete(work, answer)
+        except TransportError:
+            raise
+        except Exception as error:
+            # What is missing then is less than the answer.
+            log.error("answer left incomplete", **_name(job), exc_info=error)
+            return answer
 
     async def _is_still_ours(self, job: Job, progress: float) -> bool:
         try:

@@ -14,7 +14,7 @@ nothing in the device has changed, x has mean 0, and is nearly Gaussian, as a su
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -28,12 +28,15 @@ from sfumato.shared.errors import DecodingError
 
 __all__ = ["Spread", "measure_spread"]
 
-_SEEN: Final = 2.326
-"""In standard deviations of x: a device that has not changed is beyond it with probability 1 %; of
-two devices, 3 %, because half of D is its own."""
+_LEVEL: Final = 0.01
+_FALSE: Final = 0.05
+"""At most this probability of counting a device that has not changed, and this share of those that
+are counted, in the mean: the limit of Benjamini and Hochberg where it is lower."""
+_MISSED: Final = 2.326
+"""In standard deviations of x: a change so far beyond the limit is missed with probability 1 %."""
 _LEAST_DEVICES: Final = 2
-_PLAIN: Final = 2 * _SEEN
-"""A device that changed so much stays below the limit with probability 1 %."""
+_LEAST_PART: Final = 0.3
+"""Of the changes seen: less is the drift of a device of its own."""
 
 Sides = tuple[Totals, Totals]
 """The sums of a device before and after a change."""
@@ -46,29 +49,36 @@ class Spread:
     Parameters
     ----------
     n_changed
-        Devices whose own records changed the same way; of those that did not, 1 % are among them.
+        Devices whose own records changed the same way. Where the change is real, 1 % of those that
+        did not are among them, and they are 5 % of these, at most.
     n_unchanged
         Devices in which a change as in the others would be seen with probability 99 %, and is not.
     n_unclear
-        Devices whose noise hides it, or that sent records on one side of the change alone.
+        Devices whose noise hides it.
+    n_alone
+        Devices that sent records on one side of the change alone.
     """
 
     n_changed: int
     n_unchanged: int
     n_unclear: int
+    n_alone: int = 0
 
     @property
     def words(self) -> str:
         """The words that end a sentence about the change; none where no device can tell."""
         n_devices = self.n_changed + self.n_unchanged + self.n_unclear
-        if not self.n_changed:
-            return "" if self.n_unclear else f"in none of {n_devices} devices: their shares changed"
         unclear = f", {self.n_unclear} cannot tell" if self.n_unclear else ""
-        return f"in {self.n_changed} of {n_devices} devices{unclear}"
+        alone = f", {self.n_alone} sent only before or after" if self.n_alone else ""
+        if self.n_changed:
+            return f"in {self.n_changed} of {n_devices} devices{unclear}{alone}"
+        if self.n_unclear:
+            return ""
+        return f"in none of {n_devices} devices{alone or ': their shares changed'}"
 
 
 def measure_spread(
-    model: StudyModel, devices: Sequence[Sides], *, n_others: int = 0
+    model: StudyModel, devices: Sequence[Sides], *, n_unread: int = 0, n_alone: int = 0
 ) -> Spread | None:
     """Count the devices that a change is seen in.
 
@@ -78,8 +88,10 @@ def measure_spread(
         Model of the study.
     devices
         The sums of each device before and after.
-    n_others
-        Devices that have sums on one side alone.
+    n_unread
+        Devices with records on both sides whose sums are no longer kept.
+    n_alone
+        Devices that sent records on one side alone.
 
     Returns
     -------
@@ -87,7 +99,7 @@ def measure_spread(
         None for a single device, where nothing can be read on a side, or where the frequencies of
         the plan are split among devices.
     """
-    if model.plan.is_split or not devices or len(devices) + n_others < _LEAST_DEVICES:
+    if model.plan.is_split or not devices or len(devices) + n_unread + n_alone < _LEAST_DEVICES:
         return None
     try:
         whole = [_average(model, _add([sides[i] for sides in devices])) for i in range(2)]
@@ -114,28 +126,41 @@ def measure_spread(
         )
         errors.append(law.measure_deviation(_join(own, (1.0, 1.0)), common))
         shares.append(sum(parts) / 2.0)
-    return _judge(
-        np.array(changes), np.array(errors), np.array(shares), total, len(devices) + n_others
-    )
+    judged = _judge(np.array(changes), np.array(errors), np.array(shares), total)
+    n_unclear = len(devices) + n_unread - judged.n_changed - judged.n_unchanged
+    return replace(judged, n_unclear=n_unclear, n_alone=n_alone)
 
 
-def _judge(changes: Floats, errors: Floats, shares: Floats, total: float, n_devices: int) -> Spread:
+def _judge(changes: Floats, errors: Floats, shares: Floats, total: float) -> Spread:
     """Judge devices by their changes; what others show tells which change a device would show."""
-    is_changed = changes > _SEEN * errors
+    limit = _find_limit(changes / errors) * errors
+    is_changed = changes > limit
     expected = total
     if np.any(is_changed):
+        seen = changes[is_changed]
+        is_changed &= changes > _LEAST_PART * float(seen @ seen / np.sum(seen))
         # Those seen are too large in the mean, because they were chosen; or all carry the change.
-        expected = min(
-            float(np.mean(changes[is_changed])),
-            total / max(1e-9, float(np.sum(shares[is_changed]))),
-        )
-    is_unchanged = ~is_changed & (expected > _PLAIN * errors)
+        part = max(1e-9, float(np.sum(shares[is_changed])))
+        expected = min(float(np.mean(changes[is_changed])), total / part)
+    is_plain = expected > limit + _MISSED * errors
+    is_unchanged = ~is_changed & (changes > -limit) & is_plain
     n_changed, n_unchanged = int(np.sum(is_changed)), int(np.sum(is_unchanged))
     return Spread(
         n_changed=n_changed,
         n_unchanged=n_unchanged,
-        n_unclear=n_devices - n_changed - n_unchanged,
+        n_unclear=len(changes) - n_changed - n_unchanged,
     )
+
+
+def _find_limit(scores: Floats) -> float:
+    """Find the limit of scores that count as changed, by Benjamini and Hochberg."""
+    from scipy.special import ndtr, ndtri  # noqa: PLC0415 - a server never needs it
+
+    n = max(1, len(scores))
+    steps = _FALSE * np.arange(1, len(scores) + 1) / n
+    found = np.flatnonzero(np.sort(ndtr(-scores)) <= steps)
+    n_found = int(found[-1]) + 1 if found.size else 1
+    return -float(ndtri(min(_LEVEL, _FALSE * n_found / n)))
 
 
 def _average(model: StudyModel, totals: Totals) -> SelectionMean:

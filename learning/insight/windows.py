@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -523,7 +524,8 @@ def _compare_stretches(
     for i in range(1, len(ends) - 1):
         _require_wanted(cancelled)
         before_it, later = range(ends[i - 1], ends[i]), range(ends[i], ends[i + 1])
-        earlier = _choose_alike(timeline, before_it, later) or before_it
+        alike = _choose_alike(timeline, before_it, later)
+        earlier = alike or _share_places(timeline, before_it, later) or before_it
         before = _join([windows[t] for t in earlier], "before")
         after = _join([windows[t] for t in later], "after")
         found.append(compare(timeline.model, before, after, rng=rng))
@@ -533,12 +535,32 @@ def _compare_stretches(
 def _choose_alike(
     timeline: Timeline, earlier: Sequence[int], later: Sequence[int]
 ) -> Sequence[int]:
-    """Choose windows of the same places in the week as later ones, if the week is known."""
+    """Choose the last windows with the same shares of places in the week as later ones.
+
+    All where the week is not known, and none where there are too few.
+    """
     phases = timeline.phases
     if phases is None:
         return earlier
-    places = {phases[t] for t in later}
-    return [t for t in earlier if phases[t] in places]
+    wanted = Counter(phases[t] for t in later)
+    held = Counter(phases[t] for t in earlier)
+    n_times = min(held[place] // n for place, n in wanted.items())
+    left = {place: n_times * n for place, n in wanted.items()}
+    chosen = []
+    for t in reversed(earlier):
+        if left.get(phases[t]):
+            left[phases[t]] -= 1
+            chosen.append(t)
+    return chosen[::-1]
+
+
+def _share_places(
+    timeline: Timeline, earlier: Sequence[int], later: Sequence[int]
+) -> Sequence[int]:
+    """Return the windows of places in the week that later ones have."""
+    phases = timeline.phases or ()
+    places = {phases[t] for t in later if phases}
+    return [t for t in earlier if phases and phases[t] in places]
 
 
 def _measure_excess(plan: SketchPlan, rng: np.random.Generator) -> float:

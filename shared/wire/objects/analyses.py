@@ -249,8 +249,8 @@ class SpreadBody:
     """The numbers of devices that a change is seen in, is not in, or that cannot tell."""
 
     n_changed: int = member(
-        "Devices whose own records changed the same way; of those that did not, 1 % are among "
-        "them.",
+        "Devices whose own records changed the same way. Where the change is real, 1 % of those "
+        "that did not are among them, and they are 5 % of these, at most.",
         5,
     )
     n_unchanged: int = member(
@@ -258,9 +258,8 @@ class SpreadBody:
         "not.",
         1,
     )
-    n_unclear: int = member(
-        "Devices whose noise hides it, or that did not send before and after.", 0
-    )
+    n_unclear: int = member("Devices whose noise hides it.", 0)
+    n_alone: int = member("Devices that sent records on one side of the change alone.", 0)
     words: str = member(
         "These numbers, to end a sentence about the change; empty where no device can tell.",
         "in 5 of 6 devices",

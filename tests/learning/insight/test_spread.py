@@ -71,9 +71,11 @@ def test_the_devices_that_changed_are_told_from_the_others(n_changed: int) -> No
 
 def test_a_device_with_few_records_cannot_tell() -> None:
     fleet = Fleet(PLAN, 5)
-    found = measure(PLAN, draw(fleet, 4, 4) + draw(fleet, 2, 0, n_records=40), n_others=1)
-    assert found == Spread(n_changed=4, n_unchanged=0, n_unclear=3)
-    assert found.words == "in 4 of 7 devices, 3 cannot tell"
+    found = measure(
+        PLAN, draw(fleet, 4, 4) + draw(fleet, 2, 0, n_records=40), n_unread=1, n_alone=2
+    )
+    assert found == Spread(n_changed=4, n_unchanged=0, n_unclear=3, n_alone=2)
+    assert found.words == "in 4 of 7 devices, 3 cannot tell, 2 sent only before or after"
 
 
 def test_devices_that_send_more_than_before_have_not_changed() -> None:
@@ -94,12 +96,26 @@ def test_devices_that_send_more_than_before_have_not_changed() -> None:
         ((1, 3, 2), "in 1 of 6 devices, 2 cannot tell"),
         ((0, 6, 0), "in none of 6 devices: their shares changed"),
         ((0, 2, 4), ""),
+        ((0, 4, 0, 1), "in none of 4 devices, 1 sent only before or after"),
     ],
 )
-def test_words_say_what_is_known(counts: tuple[int, int, int], words: str) -> None:
-    changed, unchanged, unclear = counts
-    found = Spread(n_changed=changed, n_unchanged=unchanged, n_unclear=unclear)
-    assert found.words == words
+def test_words_say_what_is_known(counts: tuple[int, ...], words: str) -> None:
+    names = ("n_changed", "n_unchanged", "n_unclear", "n_alone")
+    assert Spread(**dict(zip(names, (*counts, 0)[:4], strict=True))).words == words
+
+
+def test_of_many_devices_few_are_counted_by_chance() -> None:
+    fleet = Fleet(PLAN, 9)
+    found = measure(PLAN, draw(fleet, 100, 0, n_records=300) + draw(fleet, 3, 3, n_records=3000))
+    # Seeded; at most 5 % of those counted have not changed, in the mean.
+    assert found.n_changed in (3, 4)
+
+
+def test_a_device_that_moves_the_other_way_is_not_unchanged() -> None:
+    fleet = Fleet(PLAN, 10)
+    back = [(after, before) for before, after in draw(fleet, 1, 1)]
+    found = measure(PLAN, draw(fleet, 3, 3) + back)
+    assert found == Spread(n_changed=3, n_unchanged=0, n_unclear=1)
 
 
 def test_one_device_or_split_frequencies_have_no_spread() -> None:

@@ -80,7 +80,8 @@ class TimelineWork(AnalysisWork):
         """Return the answer with the devices of its newest changes, where they can be told."""
         plan, parts = self.inputs.plan, self.inputs.parts
         snapshots = [part.snapshot for part in parts if part.snapshot is not None]
-        if plan.sum_release is not None or max(each.n_devices for each in snapshots) > MOST_DEVICES:
+        is_hidden = plan.sum_release is not None or plan.is_split
+        if is_hidden or max(each.n_devices for each in snapshots) > MOST_DEVICES:
             return answer
         until = max(each.created for each in snapshots)
         spreads = {}
@@ -100,9 +101,12 @@ class TimelineWork(AnalysisWork):
                 ]
             pairs = [(before[name], after[name]) for name in sorted(before.keys() & after.keys())]
             devices = [(a, b) for a, b in pairs if a is not None and b is not None]
-            n_others = len(before.keys() | after.keys()) - len(devices)
             spreads[window] = await asyncio.to_thread(
-                measure_spread, answer.model, devices, n_others=n_others
+                measure_spread,
+                answer.model,
+                devices,
+                n_unread=len(pairs) - len(devices),
+                n_alone=len(before.keys() ^ after.keys()),
             )
         known = {window: each for window, each in spreads.items() if each is not None}
         return replace(answer, spreads=known)
