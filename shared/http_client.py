@@ -26,7 +26,7 @@ PLAIN_FIX = (
 )
 _PORTS = {"http": 80, "https": 443}
 _NO_TLS = ("wrong version number", "record layer failure", "unknown protocol")
-"""What versions of OpenSSL say of an answer that is no TLS."""
+"""Messages of the versions of OpenSSL for an answer without TLS."""
 
 
 def open_client(

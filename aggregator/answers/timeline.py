@@ -15,19 +15,12 @@ from sfumato.aggregator.resources.keys.record import KeyScope
 from sfumato.learning.answers.comparisons import describe_change, describe_common, describe_widths
 from sfumato.learning.insight.changes import compute_levels
 from sfumato.learning.insight.columns import describe_columns
+from sfumato.learning.insight.history import Change, Estimate, History, Window
 from sfumato.learning.insight.selection import Selection as Sketches
 from sfumato.learning.insight.sizes import describe_size
 from sfumato.learning.insight.spread import Spread
 from sfumato.learning.insight.weeks import find_phases
-from sfumato.learning.insight.windows import (
-    MOST_WINDOWS,
-    Change,
-    Estimate,
-    History,
-    Window,
-    follow_windows,
-    require_windows,
-)
+from sfumato.learning.insight.windows import MOST_WINDOWS, follow_windows, require_windows
 from sfumato.learning.looks.measurement import Measurement
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan

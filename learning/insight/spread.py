@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Final
 
 import numpy as np
@@ -29,14 +31,14 @@ from sfumato.shared.errors import DecodingError
 __all__ = ["Spread", "measure_spread"]
 
 _LEVEL: Final = 0.01
+"""Largest probability of counting a device that has not changed."""
 _FALSE: Final = 0.05
-"""At most this probability of counting a device that has not changed, and this share of those that
-are counted, in the mean: the limit of Benjamini and Hochberg where it is lower."""
+"""Largest mean share of such devices among those counted, by Benjamini and Hochberg."""
 _MISSED: Final = 2.326
 """In standard deviations of x: a change so far beyond the limit is missed with probability 1 %."""
 _LEAST_DEVICES: Final = 2
 _LEAST_PART: Final = 0.3
-"""Of the changes seen: less is the drift of a device of its own."""
+"""Least part of the changes seen; a smaller change is a device's own drift."""
 
 Sides = tuple[Totals, Totals]
 """The sums of a device before and after a change."""
@@ -102,7 +104,7 @@ def measure_spread(
     if model.plan.is_split or not devices or len(devices) + n_unread + n_alone < _LEAST_DEVICES:
         return None
     try:
-        whole = [_average(model, _add([sides[i] for sides in devices])) for i in range(2)]
+        whole = [_average(model, reduce(add, [sides[i] for sides in devices])) for i in range(2)]
     except DecodingError:
         return None
     statistics = Statistics(
@@ -167,13 +169,6 @@ def _average(model: StudyModel, totals: Totals) -> SelectionMean:
     return average(model.plan, Selection(name="", totals=totals, members=frozenset()))
 
 
-def _add(totals: Sequence[Totals]) -> Totals:
-    whole = totals[0]
-    for each in totals[1:]:
-        whole = whole + each
-    return whole
-
-
 _Scales = tuple[float, float, float]
 """The factors of a covariance: of that of a record, of the identity, and of the features'."""
 
@@ -191,7 +186,7 @@ def _scale(errors: Errors) -> tuple[float, float, float]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Law:
-    """What x is made of, for covariances of any scales.
+    """Quadratic forms that give the mean and variance of x for covariances of any scales.
 
     Parameters
     ----------

@@ -12,6 +12,7 @@ effects that a short stretch takes over from the one before are a first guess: s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,7 +21,15 @@ from numpy.typing import NDArray
 
 from sfumato.learning.insight.covariance import Floats
 
-__all__ = ["LEAST_WEEKS", "find_phases", "has_weeks", "place_stretches", "subtract_weeks"]
+__all__ = [
+    "LEAST_WEEKS",
+    "choose_alike",
+    "find_phases",
+    "has_weeks",
+    "place_stretches",
+    "share_places",
+    "subtract_weeks",
+]
 
 LEAST_WEEKS: Final = 5
 """Windows of each weekday: one that is judged, and four that it is compared with."""
@@ -42,6 +51,37 @@ def has_weeks(phases: Sequence[int] | NDArray[np.intp]) -> bool:
     """Return whether windows last so many weeks that their pattern is known."""
     counts = np.unique(np.array(phases), return_counts=True)[1]
     return bool(counts.size and np.median(counts) >= LEAST_WEEKS)
+
+
+def choose_alike(
+    phases: Sequence[int] | None, earlier: Sequence[int], later: Sequence[int]
+) -> Sequence[int]:
+    """Choose the last windows with the same shares of places in the week as later ones.
+
+    All where the week is not known, and none where there are too few.
+    """
+    if phases is None:
+        return earlier
+    wanted = Counter(phases[t] for t in later)
+    held = Counter(phases[t] for t in earlier)
+    n_times = min(held[place] // n for place, n in wanted.items())
+    left = {place: n_times * n for place, n in wanted.items()}
+    chosen = []
+    for t in reversed(earlier):
+        if left.get(phases[t]):
+            left[phases[t]] -= 1
+            chosen.append(t)
+    return chosen[::-1]
+
+
+def share_places(
+    phases: Sequence[int] | None, earlier: Sequence[int], later: Sequence[int]
+) -> Sequence[int]:
+    """Choose the windows of places in the week that later ones have too; all if it is not known."""
+    if phases is None:
+        return earlier
+    places = {phases[t] for t in later}
+    return [t for t in earlier if phases[t] in places]
 
 
 def place_stretches(n_windows: int, begins: Sequence[int]) -> NDArray[np.intp]:

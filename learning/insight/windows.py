@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
 from typing import Final
 
 import numpy as np
 
 from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
-from sfumato.learning.decoding.verdict import Verdict
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility
 from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.learning.insight.changes import (
     ChangePoint,
-    Reading,
     compute_levels,
     find_begins,
     find_change_points,
@@ -31,29 +29,21 @@ from sfumato.learning.insight.changes import (
     measure_usual_change,
     watch,
 )
-from sfumato.learning.insight.columns import ColumnChange, Means, measure_columns, measure_steps
+from sfumato.learning.insight.columns import Means, measure_columns, measure_steps
 from sfumato.learning.insight.comparison import SMALLEST_SHIFT, Comparison, compare
 from sfumato.learning.insight.covariance import Floats
+from sfumato.learning.insight.history import Change, Estimate, History, Stretches, Window
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.null_law import draw_unit_noise
 from sfumato.learning.insight.pairs import fit_model, pose_pooled
 from sfumato.learning.insight.selection import Errors, Selection, SelectionMean, average
-from sfumato.learning.insight.spread import Spread
 from sfumato.learning.insight.statistics import compute_sigma, describe_doubt
 from sfumato.learning.insight.timeline import Contrasts, Timeline
-from sfumato.learning.insight.weeks import has_weeks
+from sfumato.learning.insight.weeks import choose_alike, has_weeks, share_places
 from sfumato.shared.errors import DecodingCancelledError, DecodingError
 from sfumato.shared.plan import SketchPlan
 
-__all__ = [
-    "MOST_WINDOWS",
-    "Change",
-    "Estimate",
-    "History",
-    "Window",
-    "follow_windows",
-    "require_windows",
-]
+__all__ = ["MOST_WINDOWS", "follow_windows", "require_windows"]
 
 MOST_WINDOWS: Final = 400
 """Simulated years cost the square of the number of windows."""
@@ -61,178 +51,6 @@ _LEAST_WINDOWS: Final = 2
 _MOST_DECODED: Final = 100
 """The last windows, each decoded in about a second."""
 _ENERGY_DRAWS: Final = 2000
-_MOST_TOLD: Final = 3
-
-Sides = tuple[Sequence[int], Sequence[int]]
-"""Numbers of the windows before a change, and of those after it."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Estimate:
-    """The clusters in one window, decoded by descent from the common fit.
-
-    Parameters
-    ----------
-    verdict
-        How far to trust them, as of any decode; one that is not to be used is no estimate.
-    weights, weight_errors
-        Shapes ``(k,)``, summing to 1; errors are NaN where the verdict forbids them.
-    centres, centre_errors
-        Shapes ``(k, d)``, units of the fit.
-    means
-        Means of the columns; None where the verdict forbids their errors.
-    """
-
-    verdict: Verdict
-    weights: Floats
-    weight_errors: Floats
-    centres: Floats
-    centre_errors: Floats
-    means: Means | None = None
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Window:
-    """One window.
-
-    Parameters
-    ----------
-    name
-        Name of its selection.
-    n_records, n_sketches, snr
-        Its records, or an estimate where they are secret; its sketches; its signal-to-noise ratio.
-    reading, size_error
-        The comparison with the readable windows of its reference; None for the first.
-    reference
-        Number of the first window of that reference, from 0, unreadable ones counted.
-    is_accepted
-        Whether a change at it was accepted: it begins a reference.
-    columns
-        Changes of columns from its reference.
-    is_first_of_weekday
-        Whether it is the only one of its weekday since the last change; then it is an alarm only
-        if a column tells so too, as surely.
-    estimate
-        Its clusters.
-    unknown
-        Why nothing is known of its clusters, although it can be read and compared.
-    doubt
-        Why it cannot be read; then the others are None.
-    """
-
-    name: str
-    n_records: int
-    n_sketches: int
-    snr: float | None = None
-    reading: Reading | None = None
-    size_error: float | None = None
-    reference: int | None = None
-    is_accepted: bool = False
-    columns: tuple[ColumnChange, ...] = ()
-    is_first_of_weekday: bool = False
-    estimate: Estimate | None = None
-    unknown: str | None = None
-    doubt: str | None = None
-
-    @property
-    def is_alarm(self) -> bool:
-        """Whether it differs from its reference, and nobody has accepted that."""
-        if self.reading is None or not self.reading.is_alarm or self.is_accepted:
-            return False
-        level = self.reading.level
-        return not self.is_first_of_weekday or any(each.p < level for each in self.columns)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Change:
-    """A change between two windows.
-
-    Parameters
-    ----------
-    window
-        Number of the first window after it, from 0, unreadable ones counted.
-    p
-        p-value of the scan: the probability of a change this clear anywhere, where nothing has
-        changed.
-    comparison
-        From the windows since the change before to those until the next change.
-    columns
-        Changes of columns from the ones to the others.
-    """
-
-    window: int
-    p: float
-    comparison: Comparison
-    columns: tuple[ColumnChange, ...] = ()
-
-    def describe_named(self) -> str:
-        """Describe the surest changes of clusters in words."""
-        told = [change.describe() for change in self.comparison.named[:_MOST_TOLD]]
-        return "; ".join(told) or "no change of a single cluster can be named"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class History:
-    """Windows in order, and the changes between them.
-
-    Parameters
-    ----------
-    model
-        Model of all readable windows together.
-    windows, changes
-        In order.
-    level, smallest_shift
-        Limits of an alarm: of the p-value of a window, and of its size.
-    usual
-        The usual change of neighbouring windows.
-    by_weekday
-        Whether windows are compared by weekday; None where they have none.
-    newest
-        The windows before and after the newest change, and the newest alarm: by window.
-    spreads
-        In how many devices they are, by window.
-    assumptions
-        Assumptions of the p-values in words.
-    """
-
-    model: StudyModel
-    windows: tuple[Window, ...]
-    changes: tuple[Change, ...]
-    level: float
-    smallest_shift: float
-    usual: float
-    assumptions: tuple[str, ...]
-    by_weekday: bool | None = None
-    newest: Mapping[int, Sides] = field(default_factory=dict)
-    spreads: Mapping[int, Spread] = field(default_factory=dict)
-
-    @property
-    def last(self) -> int:
-        """Number of the last window that is compared; 0 without one."""
-        return max(i for i, each in enumerate(self.windows) if each.reading or not i)
-
-    def describe(self) -> tuple[str, ...]:
-        """Describe the history in words, doubts first."""
-        unread = [window for window in self.windows if window.doubt is not None]
-        alarms = [window for window in self.windows if window.is_alarm]
-        readable = len(self.windows) - len(unread)
-        told = []
-        if unread:
-            told.append(
-                f"{len(unread)} of {len(self.windows)} windows cannot be read: {unread[0].doubt}"
-            )
-        if alarms and self.by_weekday is False:
-            told.append("not yet compared with the same weekday, which needs four weeks before")
-        if self.changes:
-            for change in self.changes:
-                name, size = self.windows[change.window].name, change.comparison.describe_size()
-                told.append(f"a change at {name}: {size}; {change.describe_named()}")
-        else:
-            told.append(f"no change between {readable} windows is known")
-        if alarms:
-            listed = ", ".join(window.name for window in alarms)
-            told.append(f"unlike the windows that they are compared with: {listed}")
-        return tuple(told)
 
 
 def require_windows(
@@ -418,12 +236,6 @@ def follow_windows(
             )
         )
     progress(1.0)
-    newest: dict[int, Sides] = {}
-    if windows[places[-1]].is_alarm:
-        newest[len(read) - 1] = (range(begins[-1], len(read) - 1), [len(read) - 1])
-    if points:
-        *_, start, last = [0, *(point.place for point in points)]
-        newest[last] = (range(start, last), range(last, len(read)))
     return History(
         model=model,
         windows=tuple(windows),
@@ -441,11 +253,12 @@ def follow_windows(
         usual=usual,
         by_weekday=None if phases is None else timeline.phases is not None,
         newest={
-            places[place]: (
-                [places[t] for t in _choose_alike(timeline, earlier, later)],
-                [places[t] for t in later],
-            )
-            for place, (earlier, later) in newest.items()
+            places[place]: ([places[t] for t in earlier], [places[t] for t in later])
+            for place, (earlier, later) in _list_newest(
+                timeline,
+                points,
+                begin=begins[-1] if windows[places[-1]].is_alarm else None,
+            ).items()
         },
         assumptions=_list_assumptions(timeline, follows_changes=follows_changes and bool(points)),
     )
@@ -491,10 +304,7 @@ def _name(selection: Selection | str, number: int) -> str:
 
 
 def _total(selections: Sequence[Selection]) -> Totals:
-    whole = selections[0].totals
-    for each in selections[1:]:
-        whole = whole + each.totals
-    return whole
+    return reduce(add, [each.totals for each in selections])
 
 
 def _join(selections: Sequence[Selection], name: str) -> Selection:
@@ -524,43 +334,32 @@ def _compare_stretches(
     for i in range(1, len(ends) - 1):
         _require_wanted(cancelled)
         before_it, later = range(ends[i - 1], ends[i]), range(ends[i], ends[i + 1])
-        alike = _choose_alike(timeline, before_it, later)
-        earlier = alike or _share_places(timeline, before_it, later) or before_it
+        phases = timeline.phases
+        earlier = choose_alike(phases, before_it, later)
+        earlier = earlier or share_places(phases, before_it, later) or before_it
         before = _join([windows[t] for t in earlier], "before")
         after = _join([windows[t] for t in later], "after")
         found.append(compare(timeline.model, before, after, rng=rng))
     return found
 
 
-def _choose_alike(
-    timeline: Timeline, earlier: Sequence[int], later: Sequence[int]
-) -> Sequence[int]:
-    """Choose the last windows with the same shares of places in the week as later ones.
+def _list_newest(
+    timeline: Timeline, points: Sequence[ChangePoint], *, begin: int | None
+) -> dict[int, Stretches]:
+    """List the windows on both sides of the last change, and of an alarm in the last window.
 
-    All where the week is not known, and none where there are too few.
+    ``begin`` is the first window that the last one is compared with, if it is an alarm.
     """
-    phases = timeline.phases
-    if phases is None:
-        return earlier
-    wanted = Counter(phases[t] for t in later)
-    held = Counter(phases[t] for t in earlier)
-    n_times = min(held[place] // n for place, n in wanted.items())
-    left = {place: n_times * n for place, n in wanted.items()}
-    chosen = []
-    for t in reversed(earlier):
-        if left.get(phases[t]):
-            left[phases[t]] -= 1
-            chosen.append(t)
-    return chosen[::-1]
-
-
-def _share_places(
-    timeline: Timeline, earlier: Sequence[int], later: Sequence[int]
-) -> Sequence[int]:
-    """Return the windows of places in the week that later ones have."""
-    phases = timeline.phases or ()
-    places = {phases[t] for t in later if phases}
-    return [t for t in earlier if phases and phases[t] in places]
+    n, found = len(timeline.windows), dict[int, Stretches]()
+    if begin is not None:
+        found[n - 1] = (range(begin, n - 1), [n - 1])
+    if points:
+        *_, start, last = [0, *(point.place for point in points)]
+        found[last] = (range(start, last), range(last, n))
+    return {
+        place: (choose_alike(timeline.phases, earlier, later), later)
+        for place, (earlier, later) in found.items()
+    }
 
 
 def _measure_excess(plan: SketchPlan, rng: np.random.Generator) -> float:

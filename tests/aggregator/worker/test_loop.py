@@ -12,7 +12,7 @@ from sfumato.aggregator.resources.jobs.service.jobs import MAX_ATTEMPTS
 from sfumato.aggregator.resources.jobs.store import finish_job
 from sfumato.aggregator.worker import Worker
 from sfumato.learning.decoding.solution import Solution
-from sfumato.shared.errors import DecodingError
+from sfumato.shared.errors import DecodingError, StoreError
 from tests.aggregator.fleet import Device, make_plan
 from tests.aggregator.serving import Server
 
@@ -77,6 +77,20 @@ async def test_a_solver_that_fails_leaves_a_problem(
     assert "secret" not in str(decode.problem)
     shown = await server.desk.read(f"/v1/decodes/{decode_id.hex()}")
     assert shown["problem"] == {"field": None, "fix": None, **decode.problem}
+
+
+async def test_an_answer_that_cannot_be_completed_is_stored_as_it_is(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_work: DecodeWork, _store: object, _answer: Solution) -> Solution:
+        raise StoreError("a sum could leave 64 bits")
+
+    monkeypatch.setattr(DecodeWork, "complete", fail)
+    decode_id = await ask(server)
+    assert await make_worker(server).run_once(asyncio.Event())
+    decode = await read(server, decode_id)
+    assert (decode.state, decode.problem) == ("succeeded", None)
+    assert decode.result
 
 
 async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped(server: Server) -> None:

@@ -14,7 +14,13 @@ from sfumato.learning.insight.columns import ColumnChange, describe_columns
 from sfumato.learning.insight.selection import Selection
 from sfumato.learning.insight.sizes import show_figures
 from sfumato.learning.insight.timeline import Timeline, follow
-from sfumato.learning.insight.weeks import find_phases, has_weeks, subtract_weeks
+from sfumato.learning.insight.weeks import (
+    choose_alike,
+    find_phases,
+    has_weeks,
+    share_places,
+    subtract_weeks,
+)
 from sfumato.learning.insight.windows import follow_windows
 from sfumato.shared.plan import Dimension
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
@@ -160,3 +166,15 @@ def test_a_change_is_written_in_its_unit_to_the_first_digit_of_its_error() -> No
     assert describe_columns(plan, [sure, change]) == f"{told}, load 120 -> 3460 (error 40)"
     assert describe_columns(plan, [noise]) is None
     assert show_figures(0.0, error=0.0) == ["0.000000000", "0.000000001"]
+
+
+def test_windows_before_a_change_hold_each_weekday_as_often_as_those_after_it() -> None:
+    phases = [day % WEEK for day in range(40)]
+    # Two Saturdays and Sundays among nine days, and three weeks with both before them.
+    after = range(26, 35)
+    before = choose_alike(phases, range(26), after)
+    assert sorted(phases[day] for day in before) == sorted(phases[day] for day in after)
+    assert list(before) == sorted(before)
+    assert choose_alike(phases, range(3), after) == []
+    assert share_places(phases, range(8), [35, 36]) == [0, 1, 7]
+    assert choose_alike(None, range(3), after) == share_places(None, range(3), after) == range(3)

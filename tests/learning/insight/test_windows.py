@@ -13,8 +13,9 @@ from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.kmeans import cluster
 from sfumato.learning.decoding.solver import Monitor
 from sfumato.learning.insight.covariance import Floats
+from sfumato.learning.insight.history import History
 from sfumato.learning.insight.selection import Selection
-from sfumato.learning.insight.windows import MOST_WINDOWS, History, follow_windows
+from sfumato.learning.insight.windows import MOST_WINDOWS, follow_windows
 from sfumato.shared.errors import DecodingCancelledError, DecodingError
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_plan
 

@@ -32,8 +32,8 @@ from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
 from sfumato.aggregator.resources.snapshots.service.snapshots import Frozen, SnapshotService, is_of
 from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.aggregator.resources.studies.store import list_accepted
+from sfumato.learning.insight.history import History
 from sfumato.learning.insight.spread import measure_spread
-from sfumato.learning.insight.windows import History
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import (
     ConfigError,
